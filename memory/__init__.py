@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from memory.domain.blocked_source import BlockedSource as BlockedSource
     from memory.domain.conflicts import ConflictReport as ConflictReport
     from memory.domain.conflicts import Resolution as Resolution
+    from memory.domain.document import Document as Document
+    from memory.domain.document import DocumentDelete as DocumentDelete
+    from memory.domain.document import DocumentInfo as DocumentInfo
+    from memory.domain.document import DocumentPage as DocumentPage
+    from memory.domain.document import DocumentPut as DocumentPut
     from memory.domain.enrichment import Enrichment as Enrichment
     from memory.domain.enrichment import WriteReport as WriteReport
     from memory.domain.entry import Entry as Entry
@@ -126,6 +131,13 @@ _HOMES = {
     "memory.domain.artifact": ("Artifact", "ArtifactPage"),
     "memory.domain.conflicts": ("ConflictReport", "Resolution"),
     "memory.domain.blocked_source": ("BlockedSource",),
+    "memory.domain.document": (
+        "Document",
+        "DocumentDelete",
+        "DocumentInfo",
+        "DocumentPage",
+        "DocumentPut",
+    ),
     "memory.domain.enrichment": ("Enrichment", "WriteReport"),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
@@ -255,6 +267,11 @@ __all__ = [
     "ConflictReport",
     "CorruptRecord",
     "Decision",
+    "Document",
+    "DocumentDelete",
+    "DocumentInfo",
+    "DocumentPage",
+    "DocumentPut",
     "EmbedderMismatch",
     "Enrichment",
     "Entry",

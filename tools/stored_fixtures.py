@@ -28,11 +28,12 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memory import Memory
+from memory import Memory, Unsupported
 
 FIXTURES = Path(__file__).parent.parent / "tests" / "fixtures" / "stored"
 EMBEDDED = ("sqlite", "file", "qdrant_edge")
@@ -243,6 +244,10 @@ async def _others(memory: Memory) -> None:
     await memory.scratchpads.append("the shared list", None)
     await memory.scratchpads.append("of yesterday", agent="cook")
     await memory.scratchpads.clear("cook")
+    with suppress(Unsupported):  # of a store that is no home of documents
+        await memory.documents.put(ADA, "settings", {"theme": "dark"}, metadata={"by": "ada"})
+        await memory.documents.put(ADA, "chart", hashlib.shake_256(b"chart").digest(64) * 4_800)
+        await memory.documents.put(ADA, "chart", hashlib.shake_256(b"sea").digest(64) * 4_800)
 
 
 async def owe(url: str) -> None:

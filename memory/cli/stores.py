@@ -60,6 +60,9 @@ def show_stats(out: Any, counted: Stats) -> None:
         out.print(
             rendering.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",))
         )
+    if counted.documents:
+        size = rendering.size(counted.document_bytes)
+        out.print(rendering.plain(f"{counted.documents:,} documents, {size}"))
     if counted.owed:
         out.print(
             rendering.plain(

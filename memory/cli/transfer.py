@@ -175,6 +175,8 @@ def _summary(result: ImportReport) -> str:
         parts.append(f"{result.sessions} sessions with {result.events} events")
     if result.artifacts:
         parts.append(f"{result.artifacts} artifacts")
+    if result.documents:
+        parts.append(f"{result.documents} documents")
     if result.other_records:
         parts.append(f"{result.other_records} other records")
     for lines, what in (

@@ -25,6 +25,7 @@ PLACES = {
     "ShortIds": "memory.short_ids",
     "Sessions": "memory.sessions",
     "Scratchpads": "memory.scratchpads",
+    "Documents": "memory.documents",
     "Artifacts": "memory.artifacts",
     "Commands": "memory.commands",
     "Admin": "memory.admin",

@@ -34,6 +34,7 @@ from memory.facade.config.settings import MemoryConfig
 from memory.facade.resources.admin import Admin
 from memory.facade.resources.artifacts import Artifacts
 from memory.facade.resources.commands import Commands
+from memory.facade.resources.documents import Documents
 from memory.facade.resources.entries import Entries
 from memory.facade.resources.relations import Relations
 from memory.facade.resources.scratchpads import Scratchpads
@@ -110,6 +111,7 @@ NOUNS = {
     "short_ids": ShortIds,
     "sessions": Sessions,
     "scratchpads": Scratchpads,
+    "documents": Documents,
     "artifacts": Artifacts,
     "commands": Commands,
     "admin": Admin,
@@ -130,7 +132,8 @@ class Memory(AsyncContext, LoopBound):
     Open it with `async with`, or with `open` and `close`. A scope may be passed as a
     `Scope` or as its text, such as `"user:ada"`. Less frequent calls are methods of
     `memory.entries`, `memory.relations`, `memory.short_ids`, `memory.sessions`,
-    `memory.scratchpads`, `memory.artifacts`, `memory.commands` and `memory.admin`.
+    `memory.scratchpads`, `memory.documents`, `memory.artifacts`, `memory.commands` and
+    `memory.admin`.
 
     Messages leave a window by a compaction, because `replace` or a provider drops them,
     or because the session ends. Messages that you exclude, clear, roll back or erase
@@ -290,6 +293,11 @@ class Memory(AsyncContext, LoopBound):
     def scratchpads(self) -> Scratchpads:
         """Plain-text notes of agents."""
         return Scratchpads(self._access)
+
+    @property
+    def documents(self) -> Documents:
+        """JSON or bytes under keys of scopes."""
+        return Documents(self._access)
 
     @property
     def commands(self) -> Commands:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from memory.orchestrator.storage.generations import Disagreement
 from memory.orchestrator.storage.rollback_detection import RolledBackStore
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
-from memory.ports.query import And, Eq, Query, Tenant
+from memory.ports.query import And, Count, Eq, Query, Tenant
 from memory.ports.record import Key, Mark, Record, Role, Tombstone
 from memory.ports.store import Store
 
@@ -66,6 +67,8 @@ class Stats(ResultMixin):
     - `rolled_back_stores`: stores that were rolled back alone and are not repaired.
     - `quarantined`: damaged records that were found, by store, until they are deleted;
       of every tenant. `memory doctor --audit` looks for others.
+    - `documents` and `document_bytes`: documents and their bytes, as the store counts
+      them.
     """
 
     tiers: list[TierStats]
@@ -76,6 +79,8 @@ class Stats(ResultMixin):
     evicted: dict[str, int] = field(default_factory=dict)
     rolled_back_stores: tuple[str, ...] = ()
     quarantined: dict[str, int] = field(default_factory=dict)
+    documents: int = 0
+    document_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -199,6 +204,9 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
             in_quarantine |= {store.name: count} if (count := (await store.check()).quarantined) else {}
         except StoreError as error:
             degraded.append(str(error))
+    documents = Count(0, 0)
+    with suppress(StoreError):  # it is among `degraded` already
+        documents = await engine.documents.count(tenant)
     tiers.sort(key=lambda t: TIERS.index(t.tier))
     evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
     counts, rolled_back_stores = (
@@ -214,6 +222,8 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
         evicted,
         rolled_back_stores,
         in_quarantine,
+        documents.records,
+        documents.bytes,
     )
 
 

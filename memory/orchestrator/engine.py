@@ -18,6 +18,7 @@ from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.derived_entries import SAID_IN
 from memory.orchestrator.conversations.log.passages import Where
 from memory.orchestrator.conversations.sessions import SHARED
+from memory.orchestrator.documents.documents import Documents
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
 from memory.orchestrator.enrichment.conflicts import ConflictDetector
@@ -215,6 +216,13 @@ class Engine:
             key_locks=self.key_locks,
             erasure=self.erasure,
             generations=self.generations,
+        )
+        self.documents = Documents(
+            self.placement,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            key_locks=self.key_locks,
+            quotas=Quotas(self.placement, self.erasure, quotas, (), of_documents=True),
         )
         self.tenants = TenantErasure(
             self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions

@@ -17,11 +17,11 @@ Oldest = Literal["oldest", "least_read", "least_confident"]
 
 
 class Quota(NamedModel):
-    """A limit on the entries, the bytes or the artifact bytes of a scope or a tenant.
+    """A limit on the entries or bytes of a scope or a tenant.
 
     `per` says whether the limit is for each scope or for the tenant as a whole.
     `scope_kinds` and `tenants` limit the quota to these. Exactly one of `entries`,
-    `bytes` and `artifact_bytes` is given.
+    `bytes` (of entries), `artifact_bytes` and `document_bytes` is given.
 
     A write beyond the limit is refused. With `then="evict"`, which needs `per="scope"`,
     the write evicts other entries of its scope: the `oldest`, the `least_read` or the
@@ -33,6 +33,9 @@ class Quota(NamedModel):
     way count, and so does replaced data that is not deleted yet. Beyond the limit,
     uploads and messages with such texts are refused. Changed messages, streamed
     messages and summaries of compactions count, but are not refused.
+
+    `document_bytes` limits documents, with their keys, values and metadata. A put that
+    does not enlarge its document is never refused. It evicts nothing.
 
     Raises:
         InvalidInput: the quota cannot work. The message names the field.
@@ -46,16 +49,24 @@ class Quota(NamedModel):
     entries: int | None = Field(default=None, ge=1, strict=True)
     bytes: int | None = Field(default=None, ge=1, strict=True)
     artifact_bytes: int | None = Field(default=None, ge=1, strict=True)
+    document_bytes: int | None = Field(default=None, ge=1, strict=True)
     then: Literal["refuse", "evict"] = "refuse"
     evict: Oldest = "oldest"
 
     @model_validator(mode="after")
     def _can_be_kept(self) -> Quota:
-        if sum(given is not None for given in (self.entries, self.bytes, self.artifact_bytes)) != 1:
+        limits = (self.entries, self.bytes, self.artifact_bytes, self.document_bytes)
+        if sum(given is not None for given in limits) != 1:
             raise self._field_error(
                 "entries",
-                "exactly one of entries, bytes and artifact_bytes is needed. For several limits, write one"
-                " quota each",
+                "exactly one of entries, bytes, artifact_bytes and document_bytes is needed. For several"
+                " limits, write one quota each",
+            )
+        if self.document_bytes is not None and self.then == "evict":
+            raise self._field_error("then", "'evict' applies to entries. Omit it for document_bytes")
+        if self.document_bytes is not None and self.per == "tenant" and self.scope_kinds:
+            raise self._field_error(
+                "document_bytes", 'of a whole tenant has no scope_kinds. Omit them, or set per = "scope"'
             )
         if self.artifact_bytes is not None and (self.per == "scope" or self.scope_kinds):
             raise self._field_error(
@@ -73,12 +84,14 @@ class Quota(NamedModel):
 
     @property
     def most(self) -> int:
-        return self.entries or self.bytes or self.artifact_bytes or 0
+        return self.entries or self.bytes or self.artifact_bytes or self.document_bytes or 0
 
     @property
-    def measure(self) -> Literal["entries", "bytes", "bytes of artifacts"]:
+    def measure(self) -> Literal["entries", "bytes", "bytes of artifacts", "bytes of documents"]:
         if self.artifact_bytes is not None:
             return "bytes of artifacts"
+        if self.document_bytes is not None:
+            return "bytes of documents"
         return "entries" if self.entries is not None else "bytes"
 
     def is_for(self, tenant: str, scope: str) -> bool:

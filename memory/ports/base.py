@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
+from memory.domain.ids import digest_of, is_id
 from memory.ports.candidate_scan import count_through, gather, measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
 from memory.ports.capabilities import Capabilities
@@ -207,8 +208,8 @@ class BaseStore(ABC):
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
         self._must_be_open()
-        if together:
-            self._must_offer("atomic")
+        if together and not self.capabilities.atomic:
+            self._must_offer("grouped" if is_group(writes) else "atomic")
         limit = self.capabilities.max_batch
         if limit is not None and len(writes) > limit:
             raise InvalidInput(
@@ -556,6 +557,20 @@ class BaseStore(ABC):
         if limit is not None and (size := record_bytes(record)) > limit:
             return f"record: store '{self.name}' takes at most {limit} bytes, not {size}"
         return ""
+
+
+def is_group(writes: Sequence[Write]) -> bool:
+    """Whether all writes are of one partition and collection, and raise no generation.
+
+    An id tells its partition by a digest. A store that is `grouped` keeps partitions of
+    one digest together.
+    """
+    groups: set[object] = set()
+    for write in writes:
+        if isinstance(write, RaiseGeneration) or not is_id(write.key.id):
+            return False
+        groups.add((write.collection.name, write.key.tenant, digest_of(write.key.id)))
+    return len(groups) <= 1
 
 
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode

@@ -34,6 +34,12 @@ class Capabilities:
     """Conditions other than `Always` are decided atomically between clients."""
     atomic: bool = False
     """An interrupted call of `apply` is kept whole or not at all; `together` works."""
+    grouped: bool = False
+    """`together` works for the writes of one partition and collection.
+
+    `atomic` implies it. A store that is not atomic as a whole may be so here: one slot
+    of a cluster, one part of a split store.
+    """
     filter: bool = False
     """The store itself applies filters; the caller does not filter the results."""
     order: bool = False
@@ -75,6 +81,11 @@ class Capabilities:
 
     None means all of it.
     """
+
+    @property
+    def groups(self) -> bool:
+        """Whether `together` works for the writes of one partition and collection."""
+        return self.atomic or self.grouped
 
     def missing(self, need: Capabilities) -> list[str]:
         """Return the names of the needs that are not offered, in declaration order."""

@@ -50,6 +50,8 @@ LARGE_AT_ONCE = 8
 """How many records to read at once if they may be large."""
 LISTED = frozenset({"created_at", "updated_at"})
 """The times that every record has, apart from declared fields."""
+ORDERED_BYTES = 512
+"""The longest text of a field in `Collection.orders`, in bytes of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,12 @@ class Collection:
 
     `indexes` are indexes over several fields. An index serves questions that name its
     first field, and their conditions on its other fields. It also serves an order by
-    one of them. `orders` are system fields of `LISTED`. An index lists all records of a
-    tenant in the order of each, as for a required field.
+    one of them.
+
+    `orders` are system fields of `LISTED` and required text fields. For a system field,
+    an index lists all records of a tenant in its order, as for a required field. For a
+    text field, an index lists the records of one partition by the code points of the
+    text. Such a text has at most `ORDERED_BYTES`.
     """
 
     name: str
@@ -80,20 +86,25 @@ class Collection:
     """The weight of each text part, by its name."""
     required: tuple[str, ...] = dataclasses.field(init=False, repr=False, compare=False)
     """The names of the fields that every record has."""
+    ordered_texts: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
+    """The text fields in `orders`."""
     _fields: Mapping[str, Field] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", {part.name: part.weight for part in self.texts})
         object.__setattr__(self, "_fields", {f.name: f for f in self.fields})
         object.__setattr__(self, "required", tuple([f.name for f in self.fields if f.required]))
+        texts = frozenset([f.name for f in self.fields if f.required and f.type is FieldType.TEXT])
+        object.__setattr__(self, "ordered_texts", texts.intersection(self.orders))
         if undeclared := {name for index in self.indexes for name in index} - self._fields.keys():
             raise ConfigError(
                 f"collection '{self.name}': an index names '{min(undeclared)}', which is not one of its"
                 " fields"
             )
-        if unlisted := set(self.orders) - LISTED:
+        if unlisted := set(self.orders) - LISTED - texts:
             raise ConfigError(
-                f"collection '{self.name}': '{min(unlisted)}' is none of the moments that every record has"
+                f"collection '{self.name}': '{min(unlisted)}' is none of the moments that every record has,"
+                " and no required text field"
             )
 
     def __hash__(self) -> int:

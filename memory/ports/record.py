@@ -99,7 +99,8 @@ class Record:
     """One live copy of a record.
 
     The fields from `scope` to `generation` are content. The others are bookkeeping,
-    which may change without a new version (see `Annotate`).
+    which may change without a new version (see `Annotate`). So may `expires_at`, which
+    an annotation moves to a later moment.
 
     `version` is a positive integer that only grows. Writers take `max(stored + 1, now
     in microseconds since 1970)`. `expires_at` hides the record from readers strictly

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memory.domain.ids import digest_of, is_id, partition_digest
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import ORDERED_BYTES, Collection, FieldType
 from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, PendingStep, Record, Role
 from memory.ports.writes import Annotate, Delete, Put, RaiseGeneration, Release, Write
 
@@ -54,7 +54,11 @@ def write_problem(write: Write) -> str:
                 or _moment("discard_at", write.discard_at)
             )
         case Annotate():
-            moments = _moment("discard_at", write.discard_at) or _moment("accessed_at", write.accessed_at)
+            moments = (
+                _moment("discard_at", write.discard_at)
+                or _moment("accessed_at", write.accessed_at)
+                or _moment("expires_at", write.expires_at)
+            )
             return (
                 _key(write.key)
                 or moments
@@ -80,14 +84,10 @@ def record_problem(collection: Collection, record: Record) -> str:
     for name in collection.required:
         if record.fields.get(name) is None:
             return f"field '{name}' is required by collection '{collection.name}'"
-    weights = collection.weights
-    for name, text in record.texts.items():
-        if name not in weights:
-            return f"text part '{name}' is not declared by collection '{collection.name}'"
-        if (type(text) is not str or not text.isascii()) and (
-            problem := text_problem(f"text part '{name}'", text)
-        ):
-            return problem
+    if collection.ordered_texts and (problem := _ordered_texts(collection, record)):
+        return problem
+    if record.texts and (problem := _texts(collection, record)):
+        return problem
     if record.vector is not None:
         if not collection.vector:
             return f"collection '{collection.name}' takes no vectors"
@@ -143,6 +143,25 @@ def value_problem(kind: FieldType, name: str, value: Any) -> str:
         for tag in value:
             if problem := text_problem(f"field '{name}'", tag):
                 return problem
+    return ""
+
+
+def _texts(collection: Collection, record: Record) -> str:
+    weights = collection.weights
+    for name, text in record.texts.items():
+        if name not in weights:
+            return f"text part '{name}' is not declared by collection '{collection.name}'"
+        if (type(text) is not str or not text.isascii()) and (
+            problem := text_problem(f"text part '{name}'", text)
+        ):
+            return problem
+    return ""
+
+
+def _ordered_texts(collection: Collection, record: Record) -> str:
+    for name in collection.ordered_texts:
+        if (size := len(str(record.fields[name]).encode())) > ORDERED_BYTES:
+            return f"field '{name}': an ordered text has at most {ORDERED_BYTES} bytes, not {size}"
     return ""
 
 

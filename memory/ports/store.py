@@ -136,7 +136,8 @@ class Store(Protocol):
         Args:
             together: Keep the writes only if every one applies. Otherwise nothing is
                 kept, and the writes that would have been applied are SKIPPED. Refused
-                without `atomic`.
+                without `atomic`. With `grouped`, writes of one partition and collection
+                are accepted.
 
         Raises:
             InvalidInput: There are more writes than `max_batch`.

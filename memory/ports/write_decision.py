@@ -230,6 +230,7 @@ def _annotate(write: Annotate, slot: Slot) -> Decision:
             tier=stored.tier if write.tier is None else write.tier,
             accesses=stored.accesses + (write.accessed_at is not None),
             accessed_at=stored.accessed_at if write.accessed_at is None else write.accessed_at,
+            expires_at=_later(stored.expires_at, write.expires_at),
         )
     else:
         annotated = replace(
@@ -242,7 +243,13 @@ def _annotatable(stored: Standing, write: Annotate) -> bool:
     """Return whether the item allows every requested change."""
     if isinstance(stored, Record):
         return write.role_is is None or stored.role is write.role_is
-    return write.role_is is None and write.role is None and write.tier is None and write.accessed_at is None
+    of_records = (write.role_is, write.role, write.tier, write.accessed_at, write.expires_at)
+    return all(one is None for one in of_records)
+
+
+def _later(stored: datetime | None, given: datetime | None) -> datetime | None:
+    """Return the expiry after an annotation; None stays None."""
+    return stored if stored is None or given is None else max(stored, given)
 
 
 def without(owed: tuple[PendingStep, ...], settled: tuple[str, ...]) -> tuple[PendingStep, ...]:

@@ -147,7 +147,8 @@ class Annotate:
     It applies to live copies. `settle` and `discard_at` also apply to marks and
     tombstones. `role_is` restricts it to a live copy in that role. `settle` removes the
     pending steps with these ids; unknown ids are no error. It cannot add pending steps.
-    `accessed_at` also counts one access.
+    `accessed_at` also counts one access. `expires_at` moves the expiry of a live copy,
+    only to a later moment; a copy without an expiry stays without.
     """
 
     collection: Collection
@@ -159,6 +160,7 @@ class Annotate:
     settle: tuple[str, ...] = ()
     discard_at: datetime | None = None
     accessed_at: datetime | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from memory.facade.memory import Memory
 from memory.facade.resources.admin import Admin
 from memory.facade.resources.artifacts import Artifacts
 from memory.facade.resources.commands import Commands
+from memory.facade.resources.documents import Documents
 from memory.facade.resources.entries import Entries
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.resources.message_stream import MessageStream
@@ -37,6 +38,7 @@ BlockingEntries = blocking_class(Entries)
 BlockingRelations = blocking_class(Relations)
 BlockingShortIds = blocking_class(ShortIds)
 BlockingScratchpads = blocking_class(Scratchpads)
+BlockingDocuments = blocking_class(Documents)
 BlockingCommands = blocking_class(Commands)
 BlockingArtifacts = blocking_class(Artifacts)
 BlockingSession = blocking_class(Session)

@@ -46,6 +46,14 @@ from memory.commands.run import Result
 from memory.domain.artifact import Artifact, ArtifactPage
 from memory.domain.blocked_source import BlockedSource, LaterWrites
 from memory.domain.conflicts import ConflictReport
+from memory.domain.document import (
+    Document,
+    DocumentChange,
+    DocumentInfo,
+    DocumentPage,
+    IfDocumentExists,
+    Value,
+)
 from memory.domain.enrichment import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.legal_hold import LegalHold
@@ -165,6 +173,8 @@ class BlockingMemory:
     def sessions(self) -> BlockingSessions: ...
     @property
     def scratchpads(self) -> BlockingScratchpads: ...
+    @property
+    def documents(self) -> BlockingDocuments: ...
     @property
     def commands(self) -> BlockingCommands: ...
     @property
@@ -408,6 +418,44 @@ class BlockingScratchpads:
     def append(self, text: str, agent: str | None = ...) -> int: ...
     def read(self, agent: str | None = ...) -> Scratchpad: ...
     def clear(self, agent: str | None = ...) -> bool: ...
+
+class BlockingDocuments:
+    def __init__(self, access: Access) -> None: ...
+    def put(
+        self,
+        scope: Scope | str,
+        key: str,
+        value: Value,
+        *,
+        metadata: Metadata | None = ...,
+        expires_in: timedelta | float | str | None = ...,
+        refresh_on_read: bool = ...,
+        expected_version: ExpectedVersion | None = ...,
+        if_exists: IfDocumentExists = ...,
+    ) -> DocumentInfo: ...
+    def get(self, scope: Scope | str, key: str) -> Document | None: ...
+    def get_many(self, scope: Scope | str, keys: Sequence[str]) -> list[Document | None]: ...
+    def delete(
+        self, scope: Scope | str, key: str, *, expected_version: ExpectedVersion | None = ...
+    ) -> bool: ...
+    def delete_many(
+        self, scope: Scope | str, *, prefix: str = ..., start: str | None = ..., stop: str | None = ...
+    ) -> int: ...
+    def apply(
+        self, changes: Sequence[DocumentChange], *, atomic: bool = ...
+    ) -> list[DocumentInfo | None]: ...
+    def list(
+        self,
+        scope: Scope | str,
+        *,
+        prefix: str = ...,
+        start: str | None = ...,
+        stop: str | None = ...,
+        reverse: bool = ...,
+        values: bool = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> DocumentPage: ...
 
 class BlockingCommands:
     def __init__(self, access: Access) -> None: ...

@@ -60,6 +60,8 @@ async def fill(memory: Memory, word: str) -> None:
     await memory.artifacts.put("chat", f"{word}.md", word.encode() * 100)
     for agent in (AGENT, None):
         await memory.scratchpads.append(f"note: {word}", agent)
+    await memory.documents.put(USER, word, {"said": word}, metadata={"of": word})
+    await memory.documents.put(USER, f"{word} at length", word.encode() * 60_000)
     await memory.write_with_report(f"Ada says {word}", scope=USER, auto_tag=True)  # which stays owed
     if memory._engine.conversations.passages.lexical_only_reason is None:
         await memory.admin.embed_messages()

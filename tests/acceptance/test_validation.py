@@ -114,6 +114,10 @@ TEXT_PATHS: list[Any] = [
     pytest.param("source", lambda m, e, v: m.write("x", scope=USER, source=v), id="write source"),
     pytest.param("tags", lambda m, e, v: m.write("x", scope=USER, tags=[v]), id="write tags"),
     pytest.param("key", lambda m, e, v: m.write("x", scope=USER, key=v), id="write key"),
+    pytest.param("key", lambda m, e, v: m.documents.put(USER, v, 1), id="document put"),
+    pytest.param("key", lambda m, e, v: m.documents.get(USER, v), id="document get"),
+    pytest.param("key", lambda m, e, v: m.documents.delete(USER, v), id="document delete"),
+    pytest.param("prefix", lambda m, e, v: m.documents.list(USER, prefix=v), id="document list"),
     pytest.param(
         "conversation_id",
         lambda m, e, v: m.write("x", scope=USER, conversation_id=v),

@@ -34,6 +34,7 @@ class InMemory(Harness):
     claims = Capabilities(
         conditional=True,
         atomic=True,
+        grouped=True,
         filter=True,
         order=True,
         tenant_wide=True,
@@ -77,6 +78,7 @@ class InMemoryServer(InMemory):
         ttl=True,
         conditional=True,
         atomic=True,
+        grouped=True,
         filter=True,
         order=True,
         tenant_wide=True,

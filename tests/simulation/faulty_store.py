@@ -109,7 +109,8 @@ class FaultyStore:
             )
             return self._server.store.apply(kept)
 
-        partial = some if len(writes) > 1 and not self.capabilities.atomic else None
+        whole = together or self.capabilities.atomic
+        partial = some if len(writes) > 1 and not whole else None
         store, late = self._server.store, None
         if not store.capabilities.fenced and self._process.plan.active:
             late = unlooked_for(store, writes, together)

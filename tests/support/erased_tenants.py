@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mappi
 from contextvars import ContextVar
 from typing import Any
 
+from memory.domain.document import check_value
 from memory.domain.entry import EntryDraft
 from memory.domain.message import Message
 from memory.domain.message import Role as Speaker
@@ -15,6 +16,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.tasks.runs import RunDraft
 from memory.orchestrator.conversations.tasks.tasks import TaskDraft
+from memory.orchestrator.documents.documents import PutRequest
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entries.scratchpads import scope_of
 from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT
@@ -74,6 +76,9 @@ async def fill(engine: Engine, tenant: str, word: str, session_id: str) -> list[
     )
     for agent in (AGENT, None):
         await engine.scratchpads.append(tenant, agent, f"note: {word}")
+    for value in ({"said": word}, word.encode() * 60_000):
+        asked = PutRequest(SCOPES[1].text, f"{word} {type(value).__name__}", check_value(value), {"of": word})
+        await engine.documents.put(tenant, asked)
     return [entry.id for entry in entries]
 
 

@@ -54,6 +54,7 @@ class InMemoryStore(BaseStore):
     claims: ClassVar[Capabilities] = Capabilities(
         conditional=True,
         atomic=True,
+        grouped=True,
         filter=True,
         order=True,
         tenant_wide=True,

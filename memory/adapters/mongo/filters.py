@@ -178,8 +178,8 @@ class Conditions:
             equal.append(_same(path, value))
         beyond: Document = {"$or": behind} if behind else NEVER
         field, descending, value = keys[0]
-        if (
-            field in _NEVER_MISSING and value is not None
+        if value is not None and (
+            field in _NEVER_MISSING or field in self._collection.ordered_texts
         ):  # the repeated bound lets the server start reading the index here
             return {"$and": [{_place_of(field, where): {"$lte" if descending else "$gte": value}}, beyond]}
         return beyond

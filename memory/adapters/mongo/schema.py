@@ -83,7 +83,17 @@ def indexes(collection: Collection) -> list[IndexModel]:
                     partialFilterExpression=there,
                 )
             )
+    for name in sorted(collection.ordered_texts):
+        some.append(
+            IndexModel(
+                _ascending("tenant", "scope", f"fields.{name}", "id"),
+                name=f"order_{name}",
+                partialFilterExpression={"type": RECORD},
+            )
+        )
     for name in collection.orders:
+        if name in collection.ordered_texts:
+            continue
         # Marks and tombstones have no such order. Every query for records states that
         # it wants only records.
         some.append(

@@ -15,6 +15,7 @@ from memory.adapters.redis.scripts import Call, frames
 
 _INDEXES = {
     "t": "a partition's records by creation",
+    "o": "a partition's records by a text",
     "a": "all records by id",
     "g": "marks and tombstones",
     "x": "what expires",
@@ -47,7 +48,7 @@ class Audit:
             for start in range(0, len(records), at_once):
                 await self._records(records[start : start + at_once])
             for bucket, kind, rest in named:
-                if kind in "tagxdu":
+                if kind in "toagxdu":
                     await self._members(bucket, kind, rest)
         problems = [
             f"{of}: {n} records are missing from the index of {_INDEXES[i]}, or are wrongly in it"

@@ -215,7 +215,11 @@ async def _by_desk(
     store: str, connections: Connections, writes: Sequence[Write], together: bool
 ) -> list[Outcome]:
     return await carry_out(
-        store, _Backend(connections), writes, together=together, patience=connections.config.timeout
+        store,
+        _Backend(connections, together),
+        writes,
+        together=together,
+        patience=connections.config.timeout,
     )
 
 
@@ -228,8 +232,9 @@ class _Backend:
 
     fenced = True
 
-    def __init__(self, connections: Connections) -> None:
-        self.atomic = connections.one_server
+    def __init__(self, connections: Connections, together: bool) -> None:
+        """On a cluster, only writes of one slot come `together`."""
+        self.atomic = connections.one_server or together
         self._connections = connections
         self._generations: Mapping[Partition, int] = {}
         self._raises: list[Call] = []

@@ -15,6 +15,7 @@
     154   16    time of a record's last change, as creation; dashes for other kinds
     170         tier (of a mark: its target), then the pending steps, JSON
                 content: a line of JSON, then body, note, vector and words, whose sizes are in the line;
+                the line ends with the names of ordered texts, if the record has any;
                 words begin with the version of the tokenizer
 
 Numbers are stored as digits, because a script's own numbers have only 53 bits. Checksum
@@ -92,6 +93,8 @@ def lay_out(collection: Collection, row: Row) -> Parts:
         row.epoch,
     ]
     line += [_json_fields(row.fields), row.texts, len(body), len(note), len(vector)]
+    if collection.ordered_texts and row.fields:
+        line.append(sorted(collection.ordered_texts))  # indexes list the record by these
     content = b"\n".join(
         (json_of(line).encode(), b"".join((body, note, vector, WORDS_OF + row.words if row.words else b"")))
     )

@@ -22,6 +22,7 @@ CLAIMS = Capabilities(
     ttl=True,
     conditional=True,
     atomic=True,
+    grouped=True,
     filter=True,
     order=True,
     tenant_wide=True,

@@ -63,6 +63,8 @@ class IndexEntry:
     @property
     def address(self) -> Address:
         source, start = self.source, 0 if self.source.index in "ag" else 16
+        if source.index == "o":
+            start = len(self.member) - 68
         who = self.member[start : start + 68].decode()
         collection = self.member[start + 69 :].decode() if source.index == "d" else source.collection
         return Address(source.bucket, collection, who[36:], who[:36])
@@ -143,6 +145,24 @@ class Reader:
             IndexCursor(collection, bucket, "t", bound, answer[at : at + 32].decode(), where.tenant)
             for bucket, answer in zip(BUCKETS, answers, strict=True)
             for at in range(0, len(answer), 32)
+        ]
+
+    def by_text(
+        self, collection: str, where: Partitions, field: str, bounds: TextBounds, after: bytes | None
+    ) -> list[IndexCursor]:
+        """Return the indexes of records by an ordered text and id.
+
+        Args:
+            bounds: The texts to read.
+            after: Index position after which to continue.
+        """
+        low = b"-" if bounds.low is None else b"[" + escaped(bounds.low)
+        high = b"+" if bounds.high is None else b"(" + escaped(bounds.high)
+        first, last = (high, low) if self._backwards else (low, high)
+        bound = first if after is None else self._start_bound(after)
+        return [
+            IndexCursor(collection, home_bucket(p), "o", bound, f"{partition_token(p)}:{field}", p, last)
+            for p in dict.fromkeys(where.partitions)
         ]
 
     def by_id(self, collection: str, indexes: Iterable[str], after: bytes | None) -> list[IndexCursor]:
@@ -262,7 +282,7 @@ class Reader:
 
     async def fill(self, sources: Sequence[IndexCursor], size: int) -> None:
         """Read a page into each source."""
-        ends = [b"-" if self._backwards else s.until for s in sources]
+        ends = [_backwards_to(s.until) if self._backwards else s.until for s in sources]
         calls = [
             Call(s.bucket, ("page", s.bucket, s.collection, s.index, s.partition, s.bound, end, size))
             for s, end in zip(sources, ends, strict=True)
@@ -272,6 +292,32 @@ class Reader:
             sources, await self._connections.run("read", calls, options, repeatable=True), strict=True
         ):
             source.take(answer)
+
+
+def _backwards_to(until: bytes) -> bytes:
+    """Return the end of a backward read, in the form of `lua/read.lua`."""
+    return b"-" if until in (b"+", b"-") else b"-" + until
+
+
+@dataclass(frozen=True, slots=True)
+class TextBounds:
+    """The texts from `low` until before `high`, or more of them."""
+
+    low: str | None = None
+    high: str | None = None
+
+
+def escaped(text: str) -> bytes:
+    """Return the beginning of the index members of a text.
+
+    Its order is that of the code points, also with what follows it in members.
+    """
+    return text.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\xff")
+
+
+def text_position(text: str, record_id: str) -> bytes:
+    """Return the position of a record in an index by text."""
+    return escaped(text) + b"\0\0" + record_id.encode()
 
 
 def _places(where: Where) -> list[tuple[str, str]]:

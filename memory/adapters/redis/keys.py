@@ -6,6 +6,7 @@ record, its partition's generation and its partition's indexes, all in one bucke
 
     {prefix:bucket}:r:collection:tenant:id        a record, mark or tombstone, see `codec`
     {prefix:bucket}:t:collection:partition        sorted set: a partition's records by creation
+    {prefix:bucket}:o:collection:partition:field  sorted set: a partition's records by an ordered text
     {prefix:bucket}:c:collection:partition        list: the ids that changed last in it; processes use it to refresh their caches
     {prefix:bucket}:a:collection                  sorted set: all records by id
     {prefix:bucket}:g:collection                  sorted set: marks and tombstones by id
@@ -23,7 +24,8 @@ record, its partition's generation and its partition's indexes, all in one bucke
     {prefix}:format                               the note of the library's format, see `memory.ports.formats`
     {prefix}:mark                                 a random text; if it is missing, the data is gone
 
-Keys contain digests of tenants and partitions, and never a user's text.
+Keys contain digests of tenants and partitions, and never a user's text. Members of the
+index by a text begin with that text.
 """
 
 from __future__ import annotations

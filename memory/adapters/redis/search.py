@@ -8,11 +8,26 @@ from datetime import datetime
 
 from memory.adapters.redis.codec import changed_in, sort_key
 from memory.adapters.redis.connection import Connections
-from memory.adapters.redis.indexes import IndexCursor, IndexEntry, Reader
+from memory.adapters.redis.indexes import IndexCursor, IndexEntry, Reader, TextBounds, text_position
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import And, Condition, Eq, Everywhere, Le, Lt, Or, Page, Query, RowType, decode_cursor
+from memory.ports.query import (
+    And,
+    Condition,
+    Eq,
+    Everywhere,
+    Ge,
+    Gt,
+    Le,
+    Lt,
+    Or,
+    Page,
+    Partitions,
+    Query,
+    RowType,
+    decode_cursor,
+)
 from memory.ports.query_evaluation import condition, page_and_next, page_of
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Standing, Stored, Tombstone
 from memory.ports.rows import Row
@@ -43,6 +58,7 @@ class Question:
         )  # a tuple, because hashing an enum takes longer than comparing all four
         self._lets_through = condition(query.filter)
         self._scans = scans
+        self._text = self._ordered_text()
         self._in_order = not scans and self._has_index()
         self._by_change = (
             not isinstance(query.where, Everywhere)
@@ -96,7 +112,16 @@ class Question:
         one_way = len({by.descending for by in query.order}) <= 1
         if isinstance(query.where, Everywhere):
             return fields in ([], ["id"])
-        return one_way and fields in (["created_at"], ["created_at", "id"])
+        return one_way and (self._text is not None or fields in (["created_at"], ["created_at", "id"]))
+
+    def _ordered_text(self) -> str | None:
+        """Return the text in whose order an index has the partitions' records."""
+        query = self._query
+        fields = [by.field for by in query.order]
+        if not isinstance(query.where, Partitions) or query.types != {RowType.RECORD}:
+            return None
+        indexed = fields[:1] if fields[1:] in ([], ["id"]) else []
+        return next((name for name in indexed if name in query.collection.ordered_texts), None)
 
     async def _sources(self, after: bytes | None, *, all_there_is: bool = False) -> list[IndexCursor]:
         query, name = self._query, self._query.collection.name
@@ -123,12 +148,25 @@ class Question:
     async def _first_in_order(self) -> tuple[list[Standing], list[Match]]:
         found: list[Standing] = []
         corrupt: list[Match] = []
-        sources = await self._sources(self._behind())
+        sources = self._sources_by_text() if self._text else await self._sources(self._behind())
         async for entries in self._reader.in_order(sources, self._query.limit + 1):
             found += self._collect_readable(await self.matches(entries), corrupt)
             if self._is_enough(found):
                 break
         return found, corrupt
+
+    def _sources_by_text(self) -> list[IndexCursor]:
+        where, field, position = self._query.where, self._text, self._position
+        assert isinstance(where, Partitions)  # noqa: S101 - `_ordered_text` checked both
+        assert field is not None  # noqa: S101
+        after = None
+        if position is not None:
+            text = position.values[0]
+            if not isinstance(text, str):
+                raise InvalidInput("cursor", "this cursor was made for a query with another order")
+            after = text_position(text, position.id)
+        bounds = text_bounds(self._query.filter, field)
+        return self._reader.by_text(self._query.collection.name, where, field, bounds, after)
 
     def _is_enough(self, found: Sequence[Standing]) -> bool:
         """Return whether the records cover a page and the first record after it.
@@ -200,6 +238,22 @@ class Question:
         if isinstance(standing, Record):
             return self._wants_records and standing.role in self._roles
         return _TYPES[type(standing)] in self._query.types
+
+
+def text_bounds(part: Condition | None, field: str) -> TextBounds:
+    """Return bounds of a text field within which all matches of a filter are."""
+    parts = part.parts if isinstance(part, And) else (part,)
+    low: str | None = None
+    high: str | None = None
+    for one in parts:
+        inner = text_bounds(one, field) if isinstance(one, And) else TextBounds()
+        if isinstance(one, Ge | Gt) and one.field == field and isinstance(one.value, str):
+            inner = TextBounds(low=one.value)
+        elif isinstance(one, Lt) and one.field == field and isinstance(one.value, str):
+            inner = TextBounds(high=one.value)
+        low = inner.low if low is None else max(low, inner.low or "")
+        high = inner.high if high is None else high if inner.high is None else min(high, inner.high)
+    return TextBounds(low, high)
 
 
 def aged_up_to(query: Query) -> tuple[str, datetime] | None:

@@ -95,16 +95,20 @@ def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]
 
     The tenant leads each index. Ends of relations are searched in a whole tenant.
     Sessions, each in its own partition, are listed in the order of a required field.
+    Only the index of an ordered text lists single partitions.
     """
     in_order = ordering(collection)
     for field in collection.fields:
         column = field_column(field.name)
-        if field.name in in_order:
+        if field.name in collection.ordered_texts:
+            yield f"order_{field.name}", ("partition_no", column, "id"), column
+        elif field.name in in_order:
             yield f"order_{field.name}", ("tenant", column, "id"), column
         elif field.indexed and field.type is not FieldType.TAGS:
             yield f"field_{field.name}", ("tenant", column, "partition_no"), column
     for name in collection.orders:
-        yield f"order_{name}", ("tenant", name, "id"), name
+        if name not in collection.ordered_texts:
+            yield f"order_{name}", ("tenant", name, "id"), name
     for number, names in enumerate(collection.indexes):
         columns = tuple(map(field_column, names))
         yield f"several_{number}", ("tenant", *columns, "partition_no", "id"), columns[0]
@@ -113,9 +117,8 @@ def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]
 def ordering(collection: Collection) -> frozenset[str]:
     """Return the fields in whose order an index returns all records of a tenant."""
     numbers = (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)
-    return frozenset(
-        [*collection.orders, *[f.name for f in collection.fields if f.required and f.type in numbers]]
-    )
+    moments = [name for name in collection.orders if name not in collection.ordered_texts]
+    return frozenset([*moments, *[f.name for f in collection.fields if f.required and f.type in numbers]])
 
 
 def keyed_fields(collection: Collection) -> frozenset[str]:

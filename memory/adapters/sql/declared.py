@@ -146,6 +146,9 @@ def _problems(was: Collection, asked: Collection) -> Iterator[str]:
             )
         elif there.indexed and not field.indexed:
             yield f"field '{field.name}' is indexed in the table and not in the declaration"
+    for name in sorted(asked.ordered_texts - was.ordered_texts):
+        if was.field(name) is not None:
+            yield f"field '{name}' is ordered only in the declaration"
     missing = [f.name for f in was.fields if asked.field(f.name) is None]
     added = [f.name for f in asked.fields if was.field(f.name) is None]
     if missing and added:

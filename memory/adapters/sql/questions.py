@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from memory.adapters.sql.prepared import cached_statement, compile_statement
-from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
+from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope
 from memory.adapters.sql.table import Table
 from memory.domain.time import micros
 from memory.ports.query import Condition, Everywhere, Query, RowType, Tenant, Where, decode_cursor
@@ -96,14 +96,15 @@ def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     columns, where, roles, kinds, chosen, after, order, written = shape
     conditions = table.conditions()
     wanted = [
-        conditions.scope(where, walks(order)),
+        conditions.scope(where, table.walks_partition(order)),
         conditions.roles_and_types(roles, kinds),
         conditions.filter(chosen),
     ]
     if kinds == {RowType.RECORD} and not names(
         chosen, table.keyed
     ):  # lets a partial index of rows with the value return them in order
-        wanted += [conditions.column(o.field).is_not(None) for o in order if o.field in table.ordering]
+        listed = table.ordering | table.collection.ordered_texts
+        wanted += [conditions.column(o.field).is_not(None) for o in order if o.field in listed]
     if after != TRUE:
         wanted.append(conditions.after(after))
     ordering = conditions.ordering(order, tenants=where == scope(Everywhere(), (), []))

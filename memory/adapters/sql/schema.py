@@ -20,8 +20,12 @@ from memory.ports.collections import Collection, FieldType
 ColumnTypes: TypeAlias = Mapping[str, sa.types.TypeEngine[Any]]
 """The types of a dialect's columns, by `FieldType`.
 
-It also has the names in `memory.adapters.sql.codec.SYSTEM`, and "name" for short names.
+It also has the names in `memory.adapters.sql.codec.SYSTEM`, "name" for short names, and
+`ORDERED`.
 """
+
+ORDERED = "ordered"
+"""The type of text fields that an index holds whole, in their order."""
 
 INDEXED_CHARACTERS = 100
 """The number of characters of a text field in its index: 400 bytes at most."""
@@ -94,7 +98,12 @@ def row_columns(collection: Collection, types: ColumnTypes) -> list[sa.Column[An
     ]
     columns += [sa.Column("vector", types[FieldType.BYTES], nullable=True)] if collection.vector else []
     columns += [
-        sa.Column(field_column(field.name), types[field.type], nullable=True) for field in collection.fields
+        sa.Column(
+            field_column(field.name),
+            types[ORDERED if field.name in collection.ordered_texts else field.type],
+            nullable=True,
+        )
+        for field in collection.fields
     ]
     columns.append(sa.Column(checksum_column(collection), types[FieldType.INTEGER], nullable=False))
     columns += [

@@ -94,14 +94,6 @@ def names(part: Shape, fields: frozenset[str]) -> bool:
     return part[0] in ("=", "in") and part[1] in fields
 
 
-def walks(order: Sequence[Order]) -> bool:
-    """Whether an index of partitions returns rows in this order.
-
-    A page is then read by walking the index; the filter does not matter.
-    """
-    return [o.field for o in order] == ["created_at"]
-
-
 class Shaper:
     """The shapes of filters, orders and cursors over one collection's fields.
 

@@ -14,7 +14,7 @@ from memory.adapters.sql.columns import keyed_fields, ordering
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.selection import Selection
-from memory.adapters.sql.shapes import Shape, Shaper, Values, names, walks
+from memory.adapters.sql.shapes import Shape, Shaper, Values, names
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.batch import NOTHING, StoredRow
 from memory.ports.collections import Collection
@@ -73,9 +73,9 @@ class Table(ABC, Generic[C]):
     def walks(self, query: Query, partitions: Sequence[int]) -> bool:
         """Whether an index returns the answers in order, so that a page walks along it.
 
-        An index does so for one partition by creation, with any filter. For a
-        tenant it does so by a required field, unless an index on another field finds
-        the rows.
+        An index does so for one partition by creation or by an ordered text, with any
+        filter. For a tenant it does so by a required field, unless an index on another
+        field finds the rows.
         """
         if isinstance(query.where, Tenant):
             ordered = (
@@ -84,7 +84,16 @@ class Table(ABC, Generic[C]):
                 and query.types == {RowType.RECORD}
             )
             return ordered and not names(self.shaper.filter(query.filter, []), self.keyed)
-        return len(partitions) == 1 and walks(query.order)
+        return len(partitions) == 1 and self.walks_partition(query.order)
+
+    def walks_partition(self, order: Sequence[Order]) -> bool:
+        """Whether an index of partitions returns rows in this order.
+
+        A page is then read by walking the index; the filter does not matter.
+        """
+        return len(order) == 1 and (
+            order[0].field == "created_at" or order[0].field in self.collection.ordered_texts
+        )
 
     def with_index_hint(
         self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]

@@ -60,7 +60,7 @@ class Admin:
     # -- one tenant --------------------------------------------------------------------
 
     async def erase(self, scope: Scope | str, *, dry_run: bool = False) -> ErasedScope:
-        """Erase every entry of exactly this scope, expired ones too.
+        """Erase every entry and document of exactly this scope, expired ones too.
 
         Other scopes of the same user stay, and so do the conversations of sessions.
         `erase("user:ada")` erases the memories of Ada, not the sessions with her.
@@ -85,9 +85,9 @@ class Admin:
         """Erase all data of this tenant.
 
         This covers every scope, with expired and retired entries, their versions and
-        relations; the scratchpads; and every session with its artifacts. Legal holds
-        and blocked sources stay. The counters of the tenant stay too, so that no number
-        is assigned twice.
+        relations; the documents; the scratchpads; and every session with its artifacts.
+        Legal holds and blocked sources stay. The counters of the tenant stay too, so
+        that no number is assigned twice.
 
         The erasure covers everything that exists at the moment of the call. Entries
         that are edited meanwhile are erased. So are sessions with the messages appended
@@ -124,7 +124,7 @@ class Admin:
           of the user (`memory.session(…, user=)`)
         - the summaries and the copies in forks of each such message
         - tasks and runs that such a handle saved
-        - the entries of the scope `user:<id>`
+        - the entries and documents of the scope `user:<id>`
 
         Messages of others about the user stay, and so do entries of other scopes. If a
         store fails, the call fails, and a sweep completes the erasure.
@@ -258,6 +258,7 @@ class Admin:
           versions
         - the relations between these entries
         - the events of the sessions' logs, and the other records of the sessions
+        - the documents with their values
         - the scratchpads, if the whole tenant is exported
 
         The export of a session's scope includes its conversation and artifacts. Of

@@ -8,6 +8,7 @@ from typing import Any
 from memory.domain.scope import Scope
 from memory.facade.transfer.artifact_lines import exported_artifact
 from memory.facade.transfer.lines import (
+    exported_document,
     exported_entry,
     exported_record,
     exported_relation,
@@ -51,6 +52,14 @@ async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIte
         if named <= there:
             there.add(record.key.id)
             yield exported_record(kind, record)
+    async for line in _documents_and_notes(engine, tenant, scope):
+        yield line
+
+
+async def _documents_and_notes(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIterator[Line]:
+    """Yield documents and, of a whole tenant, scratchpads."""
+    async for document in engine.documents.everything(tenant, None if scope is None else scope.text):
+        yield exported_document(document)
     if scope is None:
         async for agent in engine.scratchpads.agents(tenant):
             if (pad := await engine.scratchpads.read(tenant, agent)).content:

@@ -54,6 +54,7 @@ from memory.facade.runtime.access import Access
 from memory.facade.transfer.artifact_lines import ArtifactLine, ChunkLine, Sequences
 from memory.facade.transfer.lines import (
     BadLine,
+    DocumentLine,
     ForeignLine,
     IdMapping,
     ImportOptions,
@@ -79,7 +80,7 @@ from memory.ports.record import Key, Record
 BATCH = 200
 """The number of lines that are written together."""
 CHUNKS_AT_ONCE = 2 * 2**20
-"""The bytes of artifacts that are read together."""
+"""The bytes of artifacts and documents that are read together."""
 SPELLED_OUT = 1_000
 """The maximum number of lines whose problems a report describes.
 
@@ -106,8 +107,8 @@ class ImportReport(ResultMixin):
 
     - `messages`: entries and messages that were read. `imported` of them were written
       now; `already_there` and `deleted_earlier` were imported before.
-    - `versions`, `relations`, `sessions`, `events` of their logs, `artifacts` and
-      `other_records`: written now.
+    - `versions`, `relations`, `sessions`, `events` of their logs, `artifacts`,
+      `documents` and `other_records`: written now.
     - `versions_left_out`: kept versions whose entries got new ids.
     - `skipped_lines`: bad lines that were left out.
     - `refused_lines`: lines whose id is taken or belongs elsewhere.
@@ -126,6 +127,7 @@ class ImportReport(ResultMixin):
     sessions: int = 0
     events: int = 0
     artifacts: int = 0
+    documents: int = 0
     other_records: int = 0
     skipped_lines: list[int] = field(default_factory=list)
     refused_lines: list[int] = field(default_factory=list)
@@ -284,7 +286,7 @@ class Import:
                 and not self._first_other
             ):
                 self._last_early = item.line
-            elif isinstance(item, RelationLine | RecordLine | ScratchpadLine):
+            elif isinstance(item, RelationLine | RecordLine | ScratchpadLine | DocumentLine):
                 self._first_other = self._first_other or item.line
             else:
                 self._first_entry, self._last_entry = self._first_entry or item.line, item.line
@@ -427,7 +429,7 @@ class Import:
         self, items: AsyncIterator[Item | BadLine], others: bool, until: int
     ) -> AsyncIterator[list[Item]]:
         """Yield the items to write now, in batches."""
-        batch, bad = list[Item](), frozenset(self._report.skipped_lines)
+        batch, bad, size = list[Item](), frozenset(self._report.skipped_lines), 0
         async for item in items:
             if item.line > until:
                 break
@@ -435,13 +437,14 @@ class Import:
                 self._is_known(item, bad)
             elif (
                 not self._is_early(item)
-                and isinstance(item, RelationLine | RecordLine | ScratchpadLine) == others
+                and isinstance(item, RelationLine | RecordLine | ScratchpadLine | DocumentLine) == others
                 and self._lacks(item) is None
             ):
                 batch.append(item)
-                if len(batch) == BATCH:
+                size += _bytes_of(item)
+                if len(batch) == BATCH or size > CHUNKS_AT_ONCE:
                     yield batch
-                    batch = []
+                    batch, size = [], 0
         if batch:
             yield batch
 
@@ -678,6 +681,8 @@ class Import:
                 )
             elif isinstance(item, ScratchpadLine):
                 await self._restore_pad(item)
+            elif isinstance(item, DocumentLine):
+                await self._restore_document(item)
             elif isinstance(item, RecordLine) and item.kind.collection is ARTIFACTS:
                 said: Mapping[str, Any] = item.record.fields
                 self._chunks[item.record.scope, Chunk(said["upload"], said["digest"])] = said["data"].decode()
@@ -712,6 +717,16 @@ class Import:
             pad.content
         ):
             self._refuse(pad, "this scratchpad already has other content here")
+
+    async def _restore_document(self, item: DocumentLine) -> None:
+        """Restore a document, unless another is stored under its key.
+
+        A document that was deleted here since stays deleted.
+        """
+        documents = self._engine.documents
+        fate = await documents.restore(self._tenant, item.put, revive=self._revive)
+        restored = RestoreResult(Fate(fate), "key: another document has it here")
+        self._report.documents += self._was_written(item, restored)
 
     def _was_written(self, item: Item, restored: RestoreResult) -> bool:
         """Return whether the item was written, and report it if it was refused."""
@@ -783,15 +798,21 @@ def _copy_some(lines: Iterator[object], into: _Copy) -> int:
 
 
 def _some(items: Iterator[Item | BadLine]) -> list[Item | BadLine]:
-    """Return the next items, but only a few bytes of artifacts."""
+    """Return the next items, but only a few bytes of artifacts and documents."""
     part: list[Item | BadLine] = []
     size = 0
     for item in islice(items, BATCH):
         part.append(item)
-        size += len(item.data) if isinstance(item, ChunkLine) else 0
+        size += _bytes_of(item)
         if size > CHUNKS_AT_ONCE:
             break
     return part
+
+
+def _bytes_of(item: Item | BadLine) -> int:
+    if isinstance(item, ChunkLine):
+        return len(item.data)
+    return item.put.value.size if isinstance(item, DocumentLine) else 0
 
 
 class _Copy:

@@ -30,6 +30,7 @@ An object can also be a line of an export, marked by its `format`:
 - a relation;
 - an artifact and a chunk of its bytes, before entries that point to it (see
   `artifact_lines.py`);
+- a document, which keeps its scope and key;
 - a record of another kind. Sessions and events of their logs keep the session's id.
 
 Unless an import keeps ids, an entry gets a new one. Its old id becomes its key, and
@@ -41,8 +42,10 @@ Errors describe the problem of a line without quoting it.
 
 from __future__ import annotations
 
+import binascii
 import json
 import re
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +54,7 @@ from hashlib import blake2b
 from typing import IO, Any, TypeVar
 
 from memory.domain import validation
+from memory.domain.document import Document, check_key, check_value
 from memory.domain.enrichment import NOTES, EnrichmentNotes
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.domain.errors import InvalidInput
@@ -59,7 +63,7 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.domain.shapes import native
 from memory.domain.time import micros
 from memory.domain.versions import check_version, version_text
-from memory.facade.arguments import agent_of
+from memory.facade.arguments import agent_of, length
 from memory.facade.transfer.artifact_lines import (
     ARTIFACT_FORMAT,
     CHUNK_FORMAT,
@@ -69,6 +73,7 @@ from memory.facade.transfer.artifact_lines import (
     chunk_line,
 )
 from memory.orchestrator.conversations.window_exits import LEAVE, is_to_be_asked
+from memory.orchestrator.documents.documents import PutRequest
 from memory.orchestrator.entries.relations import LABELS, MADE_BY, NOTE, Relation
 from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
 from memory.orchestrator.entries.writing import check_not_later
@@ -103,6 +108,8 @@ VERSION_FORMAT = "memory-version/2"
 RELATION_FORMAT = "memory-relation/1"
 SCRATCHPAD_FORMAT = "memory-scratchpad/1"
 """The format of an exported scratchpad."""
+DOCUMENT_FORMAT = "memory-document/1"
+"""The format of an exported document, with its value."""
 RECORD_FORMAT = "memory-record/2"
 """The format of an exported record of any other kind."""
 
@@ -117,6 +124,7 @@ _READ = {
     "memory-version/1": 1,
     RELATION_FORMAT: 1,
     SCRATCHPAD_FORMAT: 1,
+    DOCUMENT_FORMAT: 1,
     RECORD_FORMAT: 2,
     "memory-record/1": 1,
 }
@@ -230,6 +238,14 @@ class ScratchpadLine:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentLine:
+    """A validated document of the scope into which it is imported."""
+
+    line: int
+    put: PutRequest
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignLine:
     """A line that cannot keep its id in this tenant and scope, with the reason.
 
@@ -248,6 +264,7 @@ Item = (
     | RelationLine
     | RecordLine
     | ScratchpadLine
+    | DocumentLine
     | ArtifactLine
     | ChunkLine
     | ForeignLine
@@ -361,6 +378,8 @@ def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: Impo
         return _link(found, line)
     if form == SCRATCHPAD_FORMAT:
         return _pad(found, line)
+    if form == DOCUMENT_FORMAT:
+        return _document(found, line, scope)
     if form == CHUNK_FORMAT:
         return chunk_line(found, line)
     if form == ARTIFACT_FORMAT:
@@ -549,6 +568,23 @@ def _needs(item: Item) -> list[tuple[Collection, str]]:
 def exported_scratchpad(pad: Scratchpad) -> dict[str, Any]:
     """Return the line of a scratchpad, with its content as one text."""
     return {"format": SCRATCHPAD_FORMAT, "agent": pad.agent, "content": pad.content}
+
+
+def exported_document(document: Document) -> dict[str, Any]:
+    """Return the line of a document. Bytes are base64."""
+    value = b64encode(document.value).decode() if document.form == "bytes" else document.value
+    expires_at = document.expires_at
+    return {
+        "format": DOCUMENT_FORMAT,
+        "scope": document.scope,
+        "key": document.key,
+        "form": document.form,
+        "value": value,
+        "created_at": document.created_at.isoformat(),
+        **({"metadata": document.metadata} if document.metadata else {}),
+        **({} if expires_at is None else {"expires_at": expires_at.isoformat()}),
+        **({} if document.lifetime is None else {"lifetime": document.lifetime.total_seconds()}),
+    }
 
 
 def exported_relation(relation: Relation) -> dict[str, Any]:
@@ -921,6 +957,29 @@ def _pad(found: Mapping[str, Any], line: int) -> ScratchpadLine:
     return ScratchpadLine(
         line, agent_of(found["agent"]), validation.text("content", found["content"], max_bytes=CAP)
     )
+
+
+def _document(found: Mapping[str, Any], line: int, scope: Scope | None) -> DocumentLine:
+    if missing := {"scope", "key", "form", "value", "created_at"} - found.keys():
+        raise InvalidInput(min(missing), "is missing from the exported document")
+    form, value = validation.one_of("form", found["form"], ("json", "bytes")), found["value"]
+    if form == "bytes":
+        try:
+            value = b64decode(value, validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            raise InvalidInput("value", "is not base64") from None
+    into = scope or Scope.parse(found["scope"])
+    expires_at = found.get("expires_at")
+    put = PutRequest(
+        into.text,
+        check_key(found["key"]),
+        check_value(value),
+        validation.json_object("metadata", found.get("metadata", {})),
+        lifetime=length("lifetime", found["lifetime"]) if "lifetime" in found else None,
+        created_at=validation.time("created_at", found["created_at"]),
+        expires_at=None if expires_at is None else validation.time("expires_at", expires_at),
+    )
+    return DocumentLine(line, put)
 
 
 _NOT_CARRIED: dict[str, Any] = {

@@ -288,6 +288,32 @@ SCRATCHPADS = Collection(
 places. Parts of long appends have no place.
 """
 
+DOCUMENTS = Collection(
+    "documents",
+    (
+        Field("key", FieldType.TEXT, required=True),
+        Field("form", FieldType.TEXT),  # of the value: "json" or "bytes"
+        Field("size", FieldType.INTEGER),  # of the value in bytes
+        Field("data", FieldType.BYTES),  # bytes that are stored in the record itself
+        Field("upload", FieldType.TEXT),  # the chunks of a large value
+        Field("chunks", FieldType.INTEGER),
+        Field("lifetime", FieldType.INTEGER),  # microseconds for which each read keeps it
+    ),
+    orders=("key",),
+)
+"""JSON or bytes under a key of a scope. The id of a record derives from the key."""
+
+DOCUMENT_CHUNKS = Collection(
+    "document_chunks",
+    (
+        Field("document_id", FieldType.TEXT, indexed=True),
+        Field("upload", FieldType.TEXT, indexed=True),
+        Field("place", FieldType.INTEGER),
+        Field("data", FieldType.BYTES),
+    ),
+)
+"""The parts of documents that are too large for one record."""
+
 OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),), upkeep=True)
 """Operations of several steps that are under way. Their pending steps say what remains.
 """

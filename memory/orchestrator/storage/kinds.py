@@ -16,6 +16,8 @@ from memory.orchestrator.storage.collections import (
     ARTIFACTS,
     CLAIMS,
     COUNTERS,
+    DOCUMENT_CHUNKS,
+    DOCUMENTS,
     ENTRIES,
     ENTRY_PASSAGES,
     ENTRY_VERSIONS,
@@ -60,6 +62,11 @@ class Kind:
     children: tuple[tuple[Collection, str], ...] = ()
     """Collections in the archive whose records refer to a record of this kind, and the
     field of the reference. They are deleted with the record.
+    """
+    parts: tuple[tuple[Collection, str], ...] = ()
+    """As `children`, but a writer may store them before the record.
+
+    So no sweep takes them for orphans. A deletion takes those older than itself.
     """
     replicated: bool = False
     """Whether a later tier gets whole copies for searching."""
@@ -187,6 +194,8 @@ KINDS = Kinds(
     Kind(TASKS, exported=False, apart=CONVERSATION),
     Kind(RUNS, exported=False, apart=CONVERSATION),
     Kind(SCRATCHPADS, exported=False, apart=SCRATCHPAD),
+    Kind(DOCUMENTS, exported=False, parts=((DOCUMENT_CHUNKS, "document_id"),)),
+    Kind(DOCUMENT_CHUNKS, exported=False),
     Kind(COUNTERS, scoped=False, exported=False),
     Kind(CLAIMS, scoped=False, exported=False),
     Kind(RESERVATIONS, scoped=False, exported=False),

@@ -490,13 +490,15 @@ class Outbox:
         versions of the owner: those older than the owner, and the named ones, which a
         slow writer may still bring. The versions are found by a query, and the chain of
         earlier versions is followed too, because the query may miss a damaged version.
-        A damaged one ends the chain.
+        A damaged one ends the chain. With `older`, records that are newer than the
+        owner stay.
         """
         archive, key, end = self._placement.topology.archive, pending.owner.key, pending.owner.version
         collection, versions = self._placement.kinds.by_name(data["collection"]), data.get("versions")
         naming = all_of(
             Or(tuple(Eq(field, key.id) for field in data["fields"])),
             None if versions is None else Lt("stored_version", end),
+            Lt("version", end) if data.get("older") else None,
         )
         query = Query(
             collection,
@@ -547,7 +549,10 @@ class Outbox:
                 when = AtVersion(row.version) if isinstance(row, Record) else Newer()
                 note: dict[str, Any] = {} if previous is None else {"previous": previous}
                 over, until = self._placement.next_version(version), self._placement.tombstone_until()
-                deletes.append(Delete(collection, key, version=over, when=when, note=note, discard_at=until))
+                drops = self.completed_steps(StepLifetime.DELETED)
+                deletes.append(
+                    Delete(collection, key, over, when, note=note, discard_at=until, settles=drops)
+                )
         if not deletes:
             return before
         outcomes = await self._placement.write("hanging.erase", archive, *deletes)
@@ -657,6 +662,8 @@ def deletion_steps(kind: Kind, versions: Sequence[int] | None) -> tuple[PendingS
     owed: dict[str, dict[str, JsonValue]] = {
         c.name: {"collection": c.name, "fields": list(fields)} for c, fields in kind.named_by.items()
     }
+    for part, field in kind.parts:
+        owed[part.name] = {"collection": part.name, "fields": [field], "older": True}
     if kind.versions is not None and versions is not None:
         owed[kind.versions.name] = {
             "collection": kind.versions.name,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -25,6 +25,7 @@ from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.storage.concurrency import each_at_once
+from memory.ports.base import is_group
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
@@ -143,7 +144,8 @@ class SplitStore:
     def capabilities(self) -> Capabilities:
         """The capabilities that every part has.
 
-        It is never `atomic`, because a batch may touch several parts.
+        It is never `atomic`, because a batch may touch several parts. It is `grouped`
+        if every part keeps the writes of one partition together.
         """
         claims = [part.capabilities for part in self.parts]
         flags: dict[str, Any] = {name: all(getattr(c, name) for c in claims) for name in FLAGS}
@@ -151,7 +153,10 @@ class SplitStore:
             name: min((v for c in claims if (v := getattr(c, name)) is not None), default=None)
             for name in LIMITS
         }
-        return replace(Capabilities(**flags, **limits, loss_window=_widest(claims)), atomic=False)
+        grouped = all(c.groups for c in claims)
+        return replace(
+            Capabilities(**flags, **limits, loss_window=_widest(claims)), atomic=False, grouped=grouped
+        )
 
     @property
     def epoch(self) -> str:
@@ -356,7 +361,7 @@ class SplitStore:
 
     @_to_its_end
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
-        if together:
+        if together and not is_group(writes):
             raise Unsupported("atomic", store=self.name)
         if not writes:
             return await self.parts[0].apply(writes)
@@ -366,7 +371,9 @@ class SplitStore:
                 "writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}"
             )
         places, behind = await self._places(writes)
-        answers = await self._apply_to_parts(writes, places)
+        if together:
+            places = self._one_place(writes, places, behind)
+        answers = await self._apply_to_parts(writes, places, together=together)
         outcomes = [
             await self._one(write, [found[part] for part in there], there)
             for write, there, found in zip(writes, places, answers, strict=True)
@@ -380,8 +387,33 @@ class SplitStore:
         await self._apply_to_parts([write for write, _ in late], [(part,) for _, part in late])
         return outcomes
 
+    def _one_place(
+        self, writes: Sequence[Write], places: Sequence[tuple[Store, ...]], found: Container[int]
+    ) -> list[tuple[Store, ...]]:
+        """Return the part that takes all writes of one partition and collection.
+
+        A key that no part holds goes along.
+
+        Raises:
+            Unsupported: Several parts hold the keys, or that part keeps no groups.
+        """
+        known = {
+            places[number][0]
+            for number, write in enumerate(writes)
+            if not isinstance(write, RaiseGeneration)
+            and (
+                isinstance(write, Put)
+                or number in found
+                or len(self._parts_of(write.key.tenant, write.collection)) == 1
+            )
+        } or {places[0][0]}
+        (part, *others) = known
+        if others or not part.capabilities.groups:
+            raise Unsupported("grouped", store=self.name)
+        return [(part,)] * len(places)
+
     async def _apply_to_parts(
-        self, writes: Sequence[Write], places: Sequence[Sequence[Store]]
+        self, writes: Sequence[Write], places: Sequence[Sequence[Store]], *, together: bool = False
     ) -> list[dict[Store, Outcome]]:
         """Return the answers of all parts to which a write goes."""
         batches = {
@@ -389,7 +421,9 @@ class SplitStore:
             for part in self.parts
             if (numbers := [i for i, there in enumerate(places) if part in there])
         }
-        calls = [part.apply([writes[i] for i in numbers]) for part, numbers in batches.items()]
+        calls = [
+            part.apply([writes[i] for i in numbers], together=together) for part, numbers in batches.items()
+        ]
         answers: list[dict[Store, Outcome]] = [{} for _ in writes]
         for (part, numbers), outcomes in zip(batches.items(), await each_at_once(calls), strict=True):
             for i, outcome in zip(numbers, outcomes, strict=True):

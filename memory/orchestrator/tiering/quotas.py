@@ -20,7 +20,7 @@ from typing import Any
 from memory.domain.errors import QuotaExceeded, StoreError
 from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.erasure.erasure import Came, Erasure
-from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS, ENTRIES
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.rules import LOOKED_AT, facts_of, fields_of
@@ -79,11 +79,23 @@ class Quotas:
     """Checks quotas, and evicts entries."""
 
     def __init__(
-        self, placement: Placement, erasure: Erasure, quotas: Sequence[Quota], rules: Sequence[RetentionRule]
+        self,
+        placement: Placement,
+        erasure: Erasure,
+        quotas: Sequence[Quota],
+        rules: Sequence[RetentionRule],
+        *,
+        of_documents: bool = False,
     ) -> None:
+        """Take the quotas of entries, or those `of_documents`."""
         self._placement = placement
         self._erasure = erasure
-        self.quotas = tuple(quota for quota in quotas if quota.artifact_bytes is None)
+        self._counted = (DOCUMENTS, DOCUMENT_CHUNKS) if of_documents else (ENTRIES,)
+        self.quotas = tuple(
+            quota
+            for quota in quotas
+            if quota.artifact_bytes is None and (quota.document_bytes is not None) is of_documents
+        )
         self.of_artifacts = tuple(quota for quota in quotas if quota.artifact_bytes is not None)
         """Quotas that `conversations.reservations` checks."""
         self._rules = tuple(rules)
@@ -191,9 +203,10 @@ class Quotas:
         """
         held = 0
         for store in self._placement.topology.homes:
-            with step("quota.count"):
-                counted = await store.count(Query(ENTRIES, place.where, place.scope_filter))
-            held += counted.records if place.quota.measure == "entries" else counted.bytes
+            for collection in self._counted:
+                with step("quota.count"):
+                    counted = await store.count(Query(collection, place.where, place.scope_filter))
+                held += counted.records if place.quota.measure == "entries" else counted.bytes
         return held
 
     # -- evicting ----------------------------------------------------------------------

@@ -257,6 +257,12 @@ _ALL = (
         "conditional",
     ),
     Clause(
+        "annotate.expiry",
+        "An annotation moves an expiry to a later moment only, and the store deletes by the later one.",
+        "Annotate",
+        "conditional",
+    ),
+    Clause(
         "annotate.holds",
         "It applies at exactly that version and role, and to marks and tombstones only for the values they"
         " have.",
@@ -291,6 +297,11 @@ _ALL = (
         "Query",
     ),
     Clause("query.order", "Orders are total: missing values low, ties by id.", "Query", "order"),
+    Clause(
+        "query.text-order",
+        "A text in `orders` lists a partition by code points; it is required and bounded.",
+        "Collection.orders",
+    ),
     Clause("query.pages", "Pages lose and repeat nothing under ties, inserts and deletions.", "Query"),
     Clause(
         "query.cursor",
@@ -543,6 +554,12 @@ _ALL = (
         "An interrupted call is kept whole or not at all.",
         "Capabilities.atomic",
         "atomic",
+    ),
+    Clause(
+        "grouped.together",
+        "Writes of one partition and collection are kept whole or not at all with `together`.",
+        "Capabilities.grouped",
+        "grouped",
     ),
     Clause(
         "fenced.holds",

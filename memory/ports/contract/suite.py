@@ -55,6 +55,7 @@ from memory.ports.contract.test_servers import *
 from memory.ports.contract.test_sharing import *
 from memory.ports.contract.test_specification import *
 from memory.ports.contract.test_statistics import *
+from memory.ports.contract.test_text_orders import *
 from memory.ports.contract.test_upkeep import *
 from memory.ports.contract.test_volumes import *
 from memory.ports.contract.test_words import *

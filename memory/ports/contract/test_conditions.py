@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -315,3 +316,23 @@ async def test_a_put_replaces_the_whole_record(store: Store) -> None:
         await apply_all(store, put(record(version=version, **content, **books)))
         await apply_all(store, put(record(version=version + 1, fields={"source": "s"}), when, settles={"k"}))
         assert await fetch_stored(store) == record(version=version + 1, fields={"source": "s"}, generation=0)
+
+
+@clause("annotate.expiry")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_an_annotation_moves_an_expiry_to_a_later_moment_only(store: Store) -> None:
+    await apply_all(store, put(record(1, expires_at=T0)), put(record(2)), put(record(3)), delete(3))
+    later, latest = T0 + timedelta(hours=1), T0 + timedelta(hours=2)
+    for moment, stands in ((later, later), (T0, later), (latest, latest)):
+        outcome = await one(store, Annotate(SAMPLES, key_of(1), 1, expires_at=moment))
+        assert (outcome.status, outcome.version) == (Status.APPLIED, 1)
+        assert (await fetch_record(store)).expires_at == stands
+    await apply_all(store, Annotate(SAMPLES, key_of(2), 1, expires_at=later))
+    assert (await fetch_record(store, 2)).expires_at is None
+    tombstone = await one(store, Annotate(SAMPLES, key_of(3), 100, expires_at=later))
+    assert tombstone.status is Status.CONFLICT
+    if store.capabilities.tenant_wide and store.capabilities.filter:
+        for now, due in ((later + timedelta(minutes=1), []), (latest + timedelta(minutes=1), [key_of(1)])):
+            page = await store.due(now, expired={SAMPLES: now})
+            assert [row.key for row in page.rows if row.key in (key_of(1), key_of(2))] == due

@@ -312,7 +312,62 @@ async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, 
 @refuses("atomic")
 @pytest.mark.asyncio
 async def test_writes_together_are_refused_by_name(store: Store) -> None:
-    await _assert_refused(store.apply([put(record())], together=True), "atomic", store)
+    several = [put(record()), put(record(1, ELSEWHERE))]
+    await _assert_refused(store.apply(several, together=True), "atomic", store)
+    assert await fetch_stored(store) is None
+
+
+# -- grouped ---------------------------------------------------------------------------
+
+
+@clause("grouped.together", "flag.works")
+@works("grouped")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_writes_of_one_partition_are_kept_whole_or_not_at_all(store: Store) -> None:
+    await apply_all(store, put(record(9)))
+    good = await store.apply(
+        [*(put(record(n), Absent()) for n in range(3)), delete(9), put(record(8), Absent())], together=True
+    )
+    assert [o.status for o in good] == ["applied"] * 5
+    bad = await store.apply(
+        [put(record(3), Absent()), put(record(1), Absent()), delete(2, version=200)], together=True
+    )
+    assert [o.status for o in bad] == ["skipped", "conflict", "skipped"]
+    settled = await store.apply([put(record(4)), Annotate(SAMPLES, key_of(5), at=1)], together=True)
+    assert [o.status for o in settled] == ["skipped", "conflict"]
+    assert await query_ids(store) == [id_of(n) for n in (0, 1, 2, 8)]
+    assert [await fetch_stored(store, n) for n in (3, 4)] == [None, None]
+
+
+@clause("grouped.together")
+@needs("grouped")
+@needs("conditional")
+@pytest.mark.asyncio
+async def test_a_group_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store) -> None:
+    for turns in range(24):
+        first = turns * 100
+        call = asyncio.ensure_future(
+            store.apply([put(record(first + n), Absent()) for n in range(10)], together=True)
+        )
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        stored = await store.get(SAMPLES, [key_of(first + n) for n in range(10)])
+        kept = sum(isinstance(one, Record) for one in stored)
+        assert kept in (0, 10), f"cut off after {turns} turns, {kept} of 10 writes were kept"
+
+
+@clause("flag.refused")
+@refuses("grouped")
+@pytest.mark.asyncio
+async def test_groups_are_refused_by_name_unless_the_store_is_atomic(store: Store) -> None:
+    group = store.apply([put(record()), put(record(2))], together=True)
+    if store.capabilities.atomic:
+        assert [outcome.status for outcome in await group] == ["applied"] * 2
+        return
+    await _assert_refused(group, "grouped", store)
     assert await fetch_stored(store) is None
 
 

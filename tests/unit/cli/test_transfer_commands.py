@@ -44,6 +44,7 @@ def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine)
             "sessions",
             "events",
             "artifacts",
+            "documents",
             "other_records",
         ),
         0,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memory import Memory
+from memory import DocumentPut, Memory
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.orchestrator.entries.relations import Relation
@@ -62,6 +62,8 @@ CALLS: dict[str, Call] = {
         [k.session.id], lambda entries: "text in short"
     ),
     "`compact` of others": lambda m, k: m.compact([k.user.id], lambda entries: "text in short"),
+    "`documents.put`, `documents.apply`, `documents.delete`": lambda m, k: _kept(m),
+    "`documents.get`, `documents.list`": lambda m, k: _looked(m),
     "`relations.relate`": lambda m, k: m.relations.relate(k.linked.id, "refines", k.user.id),
     "`relations.unrelate`": lambda m, k: m.relations.unrelate(k.relation.id),
     "`relations.find`": lambda m, k: m.relations.find(source_id=k.user.id),
@@ -80,6 +82,17 @@ CALLS: dict[str, Call] = {
     "`admin.stats`": lambda m, k: m.admin.stats(),
     "`admin.check`": lambda m, k: m.admin.check(),
 }
+
+
+async def _kept(memory: Memory) -> None:
+    await memory.documents.put("user:ada", "k", 1)
+    await memory.documents.apply([DocumentPut("user:ada", "k", 2)])
+    await memory.documents.delete("user:ada", "k")
+
+
+async def _looked(memory: Memory) -> None:
+    await memory.documents.get("user:ada", "k")
+    await memory.documents.list("user:ada")
 
 
 async def _listed(memory: Memory) -> list[Entry]:

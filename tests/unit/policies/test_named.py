@@ -76,7 +76,11 @@ def made(kind: Callable[..., Any], **given: Any) -> Any:
             "quotas.a.entries",
             "Input should be greater than or equal to 1",
         ),
-        (lambda: Quota(name="a"), "quotas.a.entries", "exactly one of entries, bytes and artifact_bytes"),
+        (
+            lambda: Quota(name="a"),
+            "quotas.a.entries",
+            "exactly one of entries, bytes, artifact_bytes and document_bytes",
+        ),
         (lambda: Quota(name=" ", entries=1), "quotas.name", "must not be blank"),
         (lambda: Quota(name="a\x1b[2J", entries=1), "quotas.name", "must not hold control characters"),
         (lambda: Quota(name="n" * 201, entries=1), "quotas.name", "length must be 1..200 chars"),

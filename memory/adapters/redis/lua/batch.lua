@@ -178,8 +178,11 @@ local function store(found)
     local known = pair[1] .. ' ' .. pair[2]
     if there[known] then there[known] = nil else call('ZADD', pair[1], 0, pair[2]) end
   end
-  for _, pair in pairs(there) do call('ZREM', pair[1], pair[2]) end
   local bucket = found.bucket
+  local by_text = keys_of(bucket) .. 'o:'
+  for _, pair in pairs(there) do -- a quarantined value stays in the order of its text
+    if not (now and now.kind == 'c' and sub(pair[1], 1, #by_text) == by_text) then call('ZREM', pair[1], pair[2]) end
+  end
   if listed then
     stretch(index, lived, expires)
     if lived ~= -1 then add(keys_of(bucket) .. 's:' .. listed, found.collection, expires) end

@@ -90,10 +90,32 @@ end
 
 -- Indexes -----------------------------------------------------------------------------------------------------------
 
+-- The line of a value's content, if it ends with the names of ordered texts.
+local function line_with_orders(stored)
+  local finish = string.find(stored.value, '\n', stored.finish + 1, true)
+  if finish and sub(stored.value, finish - 2, finish - 1) == ']]' then
+    local sound, line = pcall(cjson.decode, sub(stored.value, stored.finish + 1, finish - 1))
+    return sound and line or nil
+  end
+end
+
+-- Adds the indexes of a partition's records by a text (o). A member begins with the
+-- text. No text is the beginning of another once NUL is escaped and two NULs follow.
+local function add_ordered_texts(address, stored, add)
+  local line = line_with_orders(stored)
+  for _, name in ipairs(line and line[14] or {}) do
+    local text = line[9][name]
+    if type(text) == 'string' then
+      local key = index_key(address.bucket, 'o', address.collection .. ':' .. stored.partition .. ':' .. name)
+      add(key, string.gsub(text, '%z', '\0\255') .. '\0\0' .. address.id .. address.tenant)
+    end
+  end
+end
+
 -- The index members of the value at an address, as pairs of key and member. By id: a
 -- partition's records by creation (t), all records (a), marks and tombstones (g). By
 -- time: what is due (d), home records that expire (x), and home or arriving records of
--- a tier (u). Unreadable values are in the index (u) without a tier.
+-- a tier (u). By a text (o). Unreadable values are in the index (u) without a tier.
 local function members_of(address, stored)
   local found = {}
   if not stored or stored.broken then return found end
@@ -106,6 +128,7 @@ local function members_of(address, stored)
     if stored.kind == 'c' then add(index_key(bucket, 'u', collection), AT_ONCE .. who) end
   end
   if stored.kind == 'r' then
+    add_ordered_texts(address, stored, add)
     if stored.owing == 'o' and (stored.role == 'h' or stored.role == 'a') then due(AT_ONCE, 'o') end
     if stored.role == 'a' then due(AT_ONCE, 'a') end
     if stored.role == 'h' or stored.role == 'a' then
@@ -120,17 +143,18 @@ local function members_of(address, stored)
   return found
 end
 
--- The address that a member names: id and tenant follow a time, or come first.
+-- The address that a member names: id and tenant follow a time, come first, or come
+-- last, behind a text.
 local function address_in(bucket, index, collection, member)
-  local start = (index == 'a' or index == 'g') and 0 or 16
+  local start = index == 'o' and #member - 68 or (index == 'a' or index == 'g') and 0 or 16
   return address_at(bucket, index == 'd' and sub(member, 86) or collection, sub(member, start + 37, start + 68), sub(member, start + 1, start + 36))
 end
 
 -- Whether the value is where the member says. Damaged values pass, and so do
--- quarantined ones without a partition, because their readers must see them.
+-- quarantined ones without a partition or text, because their readers must see them.
 local function belongs(address, key, member, value)
   local stored = parsed(value)
-  if stored.kind == 'c' and stored.partition == NOWHERE then return true end
+  if stored.kind == 'c' and (stored.partition == NOWHERE or sub(key, #keys_of(address.bucket) + 1, #keys_of(address.bucket) + 2) == 'o:') then return true end
   for _, pair in ipairs(members_of(address, stored)) do
     if pair[1] == key and pair[2] == member then return true end
   end

@@ -38,12 +38,13 @@ local function is_plain(index, member, partition, value)
   return listed and sub(value, 18, 18) == 'r' and sub(value, 59, 106) == listed
 end
 
--- Members from `from` to `to`; the bounds also give the direction.
+-- Members from `from` to `to`. If `to` begins with a minus, the direction is backwards;
+-- the bound follows it, if there is one.
 local function members_between(bucket, collection, index, partition, from, to, count)
   local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, partition ~= '' and collection .. ':' .. partition or collection)
   local members
-  if to == '-' then
-    members = call('ZRANGE', key, from, to, 'BYLEX', 'REV', 'LIMIT', 0, count)
+  if sub(to, 1, 1) == '-' then
+    members = call('ZRANGE', key, from, #to > 1 and sub(to, 2) or '-', 'BYLEX', 'REV', 'LIMIT', 0, count)
   else
     members = call('ZRANGE', key, from, to, 'BYLEX', 'LIMIT', 0, count)
   end

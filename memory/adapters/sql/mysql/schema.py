@@ -39,10 +39,10 @@ from memory.adapters.sql.codec import ID
 from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column, indexes
 from memory.adapters.sql.declared import Growth
 from memory.adapters.sql.naming import DEFAULT_PREFIX, LONGEST_COLLECTION, TableNames
-from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns, with_absent
+from memory.adapters.sql.schema import INDEXED_CHARACTERS, ORDERED, ColumnTypes, row_columns, with_absent
 from memory.adapters.sql.server.partitions import SCOPE_BYTES, TENANT_BYTES
 from memory.domain.errors import ConfigError
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import ORDERED_BYTES, Collection, FieldType
 
 _LONG_KINDS = (FieldType.TEXT, FieldType.TAGS, FieldType.BYTES)
 
@@ -63,6 +63,7 @@ def types(collation: str) -> ColumnTypes:
         "name": VARBINARY(64),
         "word": VARCHAR(16, charset="ascii", collation="ascii_bin"),
         ID: sa.BINARY(16),
+        ORDERED: VARCHAR(ORDERED_BYTES, charset="utf8mb4", collation=collation),
         FieldType.TEXT: text,
         FieldType.INTEGER: LONG,
         FieldType.REAL: DOUBLE(asdecimal=False),
@@ -120,7 +121,9 @@ def collection_table(
     index(
         "role", "role", "tier", "created_at", mysql_length={"tier": INDEXED_CHARACTERS}
     )  # the few that pass; and of the homes those that are old
-    fields = {field_column(f.name): f.type for f in collection.fields}
+    fields = {
+        field_column(f.name): f.type for f in collection.fields if f.name not in collection.ordered_texts
+    }
     for label, over, _ in indexes(collection):
         lengths = {column: INDEXED_CHARACTERS for column in over if fields.get(column) in _LONG_KINDS}
         index(label, *over, **({"mysql_length": lengths} if lengths else {}))

@@ -125,8 +125,10 @@ class MyTable(Table[Connection]):
         Both servers would rather look up the partition and begin at its newest record,
         however far behind the page is.
         """
-        if where[0] == "partitions" and where[1] == 1 and [o.field for o in order] == ["created_at"]:
-            return statement.with_hint(self.table, f"FORCE INDEX (`ix_{self.name}_created_at`)", "mysql")
+        if where[0] == "partitions" and where[1] == 1 and self.walks_partition(order):
+            by = order[0].field
+            label = by if by == "created_at" else f"order_{by}"
+            return statement.with_hint(self.table, f"FORCE INDEX (`ix_{self.name}_{label}`)", "mysql")
         return statement
 
     @property

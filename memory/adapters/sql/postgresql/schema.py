@@ -20,7 +20,7 @@ from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column, inde
 from memory.adapters.sql.conditions import constant
 from memory.adapters.sql.declared import Growth
 from memory.adapters.sql.naming import DEFAULT_PREFIX, LONGEST_COLLECTION, TableNames
-from memory.adapters.sql.schema import INDEXED_CHARACTERS, ColumnTypes, row_columns, with_absent
+from memory.adapters.sql.schema import INDEXED_CHARACTERS, ORDERED, ColumnTypes, row_columns, with_absent
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -29,7 +29,7 @@ from memory.ports.rows import MARK
 TEXT = sa.Text(collation="C")
 
 TYPES: ColumnTypes = {
-    **dict.fromkeys(("tenant", "scope", "word", "name", FieldType.TEXT), TEXT),
+    **dict.fromkeys(("tenant", "scope", "word", "name", ORDERED, FieldType.TEXT), TEXT),
     ID: sa.Uuid(),
     FieldType.INTEGER: sa.BigInteger(),
     FieldType.REAL: sa.Double(),
@@ -111,7 +111,9 @@ def collection_table(metadata: sa.MetaData, collection: Collection, names: Table
         c.created_at,
         only=c.role.in_([constant(Role.ARRIVING.value), constant(Role.HOME.value)]),
     )
-    fields = {field_column(f.name): f.type for f in collection.fields}
+    fields = {
+        field_column(f.name): f.type for f in collection.fields if f.name not in collection.ordered_texts
+    }
     for label, over, there in indexes(collection):
         keys = [indexed_part(c[key]) if fields.get(key) is FieldType.TEXT else c[key] for key in over]
         index(label, *keys, only=c[there].is_not(None))

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.columns import PARTITIONS, REQUIRED, field_column, indexes, text_column
 from memory.adapters.sql.naming import DEFAULT_PREFIX, IN_A_FILE
-from memory.adapters.sql.schema import ColumnTypes, row_columns
+from memory.adapters.sql.schema import ORDERED, ColumnTypes, row_columns
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Role
@@ -25,7 +25,7 @@ Long = sa.BigInteger().with_variant(
 )  # SQLite assigns row numbers only with the type INTEGER
 
 COLUMN_TYPES: ColumnTypes = {
-    **dict.fromkeys(("tenant", "scope", "word", FieldType.TEXT, FieldType.TAGS), sa.Text()),
+    **dict.fromkeys(("tenant", "scope", "word", ORDERED, FieldType.TEXT, FieldType.TAGS), sa.Text()),
     **dict.fromkeys((FieldType.INTEGER, FieldType.TIME), sa.BigInteger()),
     **dict.fromkeys(("id", FieldType.BYTES), sa.LargeBinary()),
     FieldType.REAL: sa.Double(),

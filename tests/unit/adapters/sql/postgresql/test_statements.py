@@ -15,7 +15,6 @@ from memory.adapters.sql.postgresql.search import SearchSpec, among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 from memory.adapters.sql.questions import due_question, page
-from memory.adapters.sql.shapes import walks
 from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, apply_all, delete, key_of, put, record, search_hits
@@ -189,7 +188,7 @@ async def test_an_index_serves_what_the_engine_asks(
     question = page(table, query, [place.number], query.limit, table.columns)
     told = await _plan(server, table.qualified, question.sql, question.arguments)
     assert index in told
-    assert "Sort" not in told or not walks(query.order), (
+    assert "Sort" not in told or not table.walks_partition(query.order), (
         "a page of the newest is walked to, not sorted out of all there are"
     )
 
@@ -243,7 +242,7 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         question = page(table, query, [place.number], query.limit, table.columns)
         told = await plan(question.sql, question.arguments)
         assert f"memory_ix_samples_{index}" in told, (name, told)
-        assert "Sort" not in told or not walks(query.order), (name, told)
+        assert "Sort" not in told or not table.walks_partition(query.order), (name, told)
     for word in ("rare7", "shared"):
         question = postings(
             table, SearchSpec(within(NEW), HOMES, VISIBLE, [place.number], [place.number], [word])

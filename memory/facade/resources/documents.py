@@ -1,0 +1,307 @@
+"""`memory.documents`: JSON or bytes under keys of scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from memory.domain import validation
+from memory.domain.corrections import explain_guesses
+from memory.domain.document import (
+    MAX_GROUP,
+    Document,
+    DocumentChange,
+    DocumentDelete,
+    DocumentInfo,
+    DocumentPage,
+    DocumentPut,
+    IfDocumentExists,
+    Value,
+    check_expectation,
+    check_key,
+    check_value,
+)
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope
+from memory.domain.versions import ExpectedVersion, check_expected
+from memory.facade.arguments import Metadata, flag, length, scope_of
+from memory.facade.runtime.access import Access
+from memory.orchestrator.documents.documents import ChangeRequest, DeleteRequest, KeyRange, PutRequest
+
+LIST_LIMIT = 100
+MAX_KEYS = 1_000
+MAX_CURSOR_BYTES = 8 * 1024
+
+
+@explain_guesses
+class Documents:
+    """JSON or bytes under a key of a scope, in the order of the keys.
+
+        info = await memory.documents.put("user:ada", "settings", {"theme": "dark"})
+        found = await memory.documents.get("user:ada", "settings")
+        await memory.documents.put(
+            "user:ada", "settings", {"theme": "light"}, expected_version=found.version
+        )
+
+    Documents are for state that nobody searches by meaning: checkpoints, settings,
+    caches. Searches do not find them. A document has up to 32 MiB. It stays in one
+    store, the one of tier `mid`, and never moves.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def put(
+        self,
+        scope: Scope | str,
+        key: str,
+        value: Value,
+        *,
+        metadata: Metadata | None = None,
+        expires_in: timedelta | float | str | None = None,
+        refresh_on_read: bool = False,
+        expected_version: ExpectedVersion | None = None,
+        if_exists: IfDocumentExists = "replace",
+    ) -> DocumentInfo:
+        """Store a value under a key, in place of the document that is there.
+
+        Metadata and expiry are those of this call; earlier ones are dropped. The
+        `created_at` of the document stays. A legal hold does not stop a put.
+
+        Args:
+            key: 1 to 512 bytes of any text but NUL.
+            value: JSON (None, bool, 64-bit int, finite float, str, list, dict with text
+                keys, at most 32 levels) or bytes. It is returned equal.
+            metadata: Up to 64 KiB beside the value.
+            expires_in: A `timedelta`, seconds, or text such as `"2h"`. After that time
+                the document is hidden, and a sweep deletes it.
+            refresh_on_read: Each `get` and `get_many` begins the time of `expires_in`
+                anew. The version stays. Lists do not count as reads.
+            expected_version: The `version` that you read last, or `ABSENT`. If another
+                one is stored, nothing is changed.
+            if_exists: `"error"` refuses to replace any document, even an equal one.
+
+        Returns:
+            The document without its value, with its new `version`.
+
+        Raises:
+            Conflict: A document exists, and `if_exists` is `"error"`.
+            InvalidInput: An argument is wrong. The error names its path.
+            Unsupported: The store of tier `mid` cannot keep groups of changes.
+            VersionConflict: The document has another version than expected. The error
+                has the current one.
+        """
+        asked = _put_request(
+            DocumentPut(
+                scope,
+                key,
+                value,
+                metadata,  # type: ignore[arg-type]
+                expires_in,
+                refresh_on_read,
+                expected_version,
+                if_exists,
+            )
+        )
+        return await self._access.engine.documents.put(self._access.tenant, asked)
+
+    async def get(self, scope: Scope | str, key: str) -> Document | None:
+        """Return the document under a key; None if there is none.
+
+        Raises:
+            CorruptRecord: The stored document cannot be read.
+        """
+        (found,) = await self._get(scope_of(scope), [check_key(key)])
+        return found
+
+    async def get_many(self, scope: Scope | str, keys: Sequence[str]) -> list[Document | None]:
+        """Return the documents under up to 1,000 keys, in the order of the keys.
+
+        The place of a key without a document has None.
+
+        Raises:
+            CorruptRecord: A stored document cannot be read.
+        """
+        asked = [
+            check_key(key, f"keys[{number}]")
+            for number, key in enumerate(validation.sequence("keys", keys, at_most=MAX_KEYS))
+        ]
+        where = scope_of(scope)
+        return await self._get(where, asked) if asked else []
+
+    async def _get(self, scope: Scope, keys: list[str]) -> list[Document | None]:
+        return await self._access.engine.documents.get(self._access.tenant, scope.text, keys)
+
+    async def delete(
+        self, scope: Scope | str, key: str, *, expected_version: ExpectedVersion | None = None
+    ) -> bool:
+        """Delete the document under a key.
+
+        Returns:
+            True if this call deleted it; False if there was none.
+
+        Raises:
+            LegalHoldActive: The document is under legal hold.
+            VersionConflict: It has another version than expected.
+        """
+        asked = _delete_request(DocumentDelete(scope, key, expected_version))
+        return await self._access.engine.documents.delete(self._access.tenant, asked)
+
+    async def delete_many(
+        self,
+        scope: Scope | str,
+        *,
+        prefix: str = "",
+        start: str | None = None,
+        stop: str | None = None,
+    ) -> int:
+        """Delete the documents of a scope that exist now, with keys as in `list`.
+
+        Returns:
+            The number of deleted documents.
+
+        Raises:
+            LegalHoldActive: The scope is under legal hold.
+        """
+        return await self._access.engine.documents.delete_many(
+            self._access.tenant, scope_of(scope).text, _key_range(prefix, start, stop)
+        )
+
+    async def apply(
+        self, changes: Sequence[DocumentChange], *, atomic: bool = True
+    ) -> list[DocumentInfo | None]:
+        """Make several changes: all of them, or none.
+
+            await memory.documents.apply([
+                DocumentPut("user:ada", "step:2", state),
+                DocumentPut("user:ada", "latest", "step:2", expected_version=seen),
+                DocumentDelete("user:ada", "step:1"),
+            ])
+
+        Args:
+            changes: Up to 100 changes of documents with different keys in one scope.
+            atomic: With False the changes may be of several scopes. They are made one
+                after the other. An error ends the call, and the changes before it stay.
+
+        Returns:
+            For each change the stored document without its value; None for a deletion.
+
+        Raises:
+            Conflict: A document exists, and the `if_exists` of its put is `"error"`.
+            LegalHoldActive: A document to delete is under legal hold.
+            Unsupported: The store of tier `mid` cannot keep groups of changes.
+            VersionConflict: A document has another version than expected.
+        """
+        asked = _change_requests(changes)
+        documents, tenant = self._access.engine.documents, self._access.tenant
+        if flag("atomic", atomic):
+            if len({one.scope for one in asked}) > 1:
+                raise InvalidInput(
+                    "changes",
+                    "are of several scopes, and a group is kept whole in one scope only. Make one call for"
+                    " each scope, or pass atomic=False",
+                )
+            return await documents.apply(tenant, asked)
+        made: list[DocumentInfo | None] = []
+        for one in asked:
+            if isinstance(one, PutRequest):
+                made.append(await documents.put(tenant, one))
+            else:
+                await documents.delete(tenant, one)
+                made.append(None)
+        return made
+
+    async def list(
+        self,
+        scope: Scope | str,
+        *,
+        prefix: str = "",
+        start: str | None = None,
+        stop: str | None = None,
+        reverse: bool = False,
+        values: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> DocumentPage:
+        """List the documents of a scope in the order of their keys.
+
+        Keys are compared by code point. Each item is a `DocumentInfo`; with `values` it
+        is a `Document`.
+
+        Args:
+            prefix: Only keys that begin with this text.
+            start: Only keys that are not below this one.
+            stop: Only keys below this one.
+            reverse: Begin at the highest key. `start` and `stop` keep their meaning.
+            values: Read the values and the metadata too. A page then ends early once
+                its values have 8 MiB.
+            limit: At most this many documents: 1 to 1,000, and 100 by default.
+            cursor: The `cursor` of the page before.
+        """
+        most = validation.whole_limit(limit, default=LIST_LIMIT)
+        place = None if cursor is None else validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES)
+        return await self._access.engine.documents.page(
+            self._access.tenant,
+            scope_of(scope).text,
+            _key_range(prefix, start, stop),
+            limit=most,
+            reverse=flag("reverse", reverse),
+            cursor=place,
+            values=flag("values", values),
+        )
+
+
+def _change_requests(changes: object) -> list[ChangeRequest]:
+    asked: list[ChangeRequest] = []
+    for number, change in enumerate(validation.sequence("changes", changes, at_most=MAX_GROUP)):
+        try:
+            if isinstance(change, DocumentPut):
+                asked.append(_put_request(change))
+            elif isinstance(change, DocumentDelete):
+                asked.append(_delete_request(change))
+            else:
+                kind = type(change).__name__
+                raise InvalidInput("", f"must be a DocumentPut or DocumentDelete, not {kind}")
+        except InvalidInput as error:
+            path = f"changes[{number}]" + (f".{error.field}" if error.field else "")
+            raise InvalidInput(path, error.problem) from None
+    named = [(one.scope, one.key) for one in asked]
+    if twice := next((one for one in named if named.count(one) > 1), None):
+        raise InvalidInput("changes", f"name the key {twice[1]!r} twice. Name each document once per call")
+    return asked
+
+
+def _put_request(put: DocumentPut) -> PutRequest:
+    expected = check_expectation(put.expected_version, put.if_exists)
+    lifetime = None if put.expires_in is None else length("expires_in", put.expires_in)
+    if flag("refresh_on_read", put.refresh_on_read) and lifetime is None:
+        raise InvalidInput("refresh_on_read", "needs expires_in, the time that each read begins anew")
+    return PutRequest(
+        scope_of(put.scope).text,
+        check_key(put.key),
+        check_value(put.value),
+        {} if put.metadata is None else _metadata(put.metadata),
+        lifetime,
+        lifetime if put.refresh_on_read else None,
+        expected,
+        put.if_exists == "error",
+    )
+
+
+def _metadata(given: Mapping[str, Any]) -> dict[str, Any]:
+    return validation.json_object("metadata", given)
+
+
+def _delete_request(change: DocumentDelete) -> DeleteRequest:
+    return DeleteRequest(
+        scope_of(change.scope).text, check_key(change.key), check_expected(change.expected_version)
+    )
+
+
+def _key_range(prefix: object, start: object, stop: object) -> KeyRange:
+    return KeyRange(
+        validation.text("prefix", prefix, max_bytes=validation.MAX_ID_BYTES),
+        None if start is None else validation.text("start", start, max_bytes=validation.MAX_ID_BYTES),
+        None if stop is None else validation.text("stop", stop, max_bytes=validation.MAX_ID_BYTES),
+    )

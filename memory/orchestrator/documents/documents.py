@@ -1,0 +1,804 @@
+"""Documents: JSON or bytes under a key of a scope.
+
+A document is one record in the archive. Its id derives from its key, so one conditional
+put creates, replaces or refuses. A put reads what is stored, unless it only creates.
+The conflict of a store shows what is there by then, so the next put decides on that.
+
+A value that is too large for one record is stored in chunks first (`chunks.py`).
+
+A group of changes in one scope is one call of the store, which keeps all of them or
+none (`Capabilities.groups`). A store that cannot do that is no home of documents.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from memory.domain import ids
+from memory.domain.document import (
+    INLINE_BYTES,
+    CheckedValue,
+    Document,
+    DocumentInfo,
+    DocumentPage,
+    Form,
+    value_from,
+)
+from memory.domain.errors import (
+    Conflict,
+    CorruptRecord,
+    InvalidInput,
+    LegalHoldActive,
+    StoreError,
+    Unsupported,
+    VersionConflict,
+)
+from memory.domain.versions import version_text
+from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
+from memory.orchestrator.entries.admission import Admission, NewEntry
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
+from memory.orchestrator.storage.entry_records import copy_json
+from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, deletion_steps
+from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.topology import part_of
+from memory.orchestrator.storage.versions import version_at
+from memory.ports.query import (
+    Condition,
+    Count,
+    Ge,
+    Head,
+    IsNull,
+    Lt,
+    Or,
+    Order,
+    Page,
+    Query,
+    StartsWith,
+    Tenant,
+    all_of,
+    decode_cursor,
+    within,
+)
+from memory.ports.record import (
+    Corrupt,
+    FieldValue,
+    JsonValue,
+    Key,
+    Partition,
+    PendingStep,
+    Record,
+    Stored,
+    Tombstone,
+)
+from memory.ports.rows import json_of
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Status
+
+log = logging.getLogger(__name__)
+
+PAGE_BYTES = 8 * 2**20
+"""A page with values ends once it holds this many bytes."""
+NONCE = "nonce"
+"""In the body of a document: the call that stored it."""
+READS = 5
+"""How often a large document is read again if a chunk is missing."""
+_READ_AT_ONCE = 50
+_DELETED_AT_ONCE = 200
+_INFO = frozenset({"key", "form", "size", "created_at", "updated_at", "expires_at", "lifetime", "upload"})
+_OF_CHUNKS = deletion_steps(KINDS.of(DOCUMENTS), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PutRequest:
+    """A validated put.
+
+    `expected` is the stored version that the caller expects: 0 for an absent document,
+    None for any. With `strict`, an existing document is a conflict.
+    """
+
+    scope: str
+    key: str
+    value: CheckedValue
+    metadata: Mapping[str, JsonValue]
+    expires_in: timedelta | None = None
+    lifetime: timedelta | None = None
+    """How long each read keeps the document."""
+    expected: int | None = None
+    strict: bool = False
+    created_at: datetime | None = None
+    """When an imported document was created. None: now, unless one is replaced."""
+    expires_at: datetime | None = None
+    """When an imported document expires."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the value is stored in chunks."""
+        return self.value.size > INLINE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    """A validated deletion; `expected` as in `PutRequest`."""
+
+    scope: str
+    key: str
+    expected: int | None = None
+
+
+ChangeRequest = PutRequest | DeleteRequest
+Restored: TypeAlias = Literal["written", "there", "deleted", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The keys from `start` until before `stop` that begin with `prefix`."""
+
+    prefix: str = ""
+    start: str | None = None
+    stop: str | None = None
+
+    @property
+    def condition(self) -> Condition | None:
+        return all_of(
+            StartsWith("key", self.prefix) if self.prefix else None,
+            None if self.start is None else Ge("key", self.start),
+            None if self.stop is None else Lt("key", self.stop),
+        )
+
+
+class Documents:
+    """Puts, reads, lists and deletes documents."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        outbox: Outbox,
+        erasure: Erasure,
+        key_locks: KeyLocks,
+        quotas: Admission,
+    ) -> None:
+        self._placement = placement
+        self._outbox = outbox
+        self._holds = erasure.holds
+        self._key_locks = key_locks
+        self._quotas = quotas
+        self._chunks = Chunks(placement, outbox)
+
+    @property
+    def _home(self) -> Store:
+        return self._placement.topology.archive
+
+    # -- reading -----------------------------------------------------------------------
+
+    async def get(self, tenant: str, scope: str, keys: Sequence[str]) -> list[Document | None]:
+        """Return the documents under these keys, in their order; None for no document.
+
+        Raises:
+            CorruptRecord: A document cannot be read.
+        """
+        found = await self._stored([key_of(tenant, scope, key) for key in keys])
+        rows = await self._refreshed([self._visible(stored) for stored in found])
+        return [None if row is None else await self._document(row) for row in rows]
+
+    async def _stored(self, keys: Sequence[Key]) -> list[Stored | None]:
+        with step("document.read"):
+            return await self._home.get(DOCUMENTS, keys)
+
+    def _visible(self, stored: Stored | None) -> Record | None:
+        """Return the record if it is live and has not expired.
+
+        Raises:
+            CorruptRecord: It cannot be read.
+        """
+        if isinstance(stored, Corrupt):
+            raise CorruptRecord(self._home.name, stored.key.id, stored.problem)
+        if not isinstance(stored, Record):
+            return None
+        expired = stored.expires_at is not None and stored.expires_at < self._placement.now()
+        return None if expired else stored
+
+    async def _refreshed(self, rows: Sequence[Record | None]) -> Sequence[Record | None]:
+        """Move the expiry of documents that reads keep; return them as they are then.
+
+        An expiry that would move by less than a hundredth of the lifetime stays. A
+        failure is no failure of the read.
+        """
+        now, moved = self._placement.now(), dict[Key, Record]()
+        for row in rows:
+            if row is None or row.expires_at is None or (lifetime := _lifetime(row.fields)) is None:
+                continue
+            if now + lifetime - row.expires_at > lifetime / 100:
+                moved[row.key] = replace(row, expires_at=now + lifetime)
+        if not moved:
+            return rows
+        writes = [
+            Annotate(DOCUMENTS, key, at=row.version, expires_at=row.expires_at) for key, row in moved.items()
+        ]
+        try:
+            outcomes = await self._placement.write("document.refresh", self._home, *writes)
+        except StoreError as error:
+            log.info("the expiry of documents was not moved: %s", error)
+            return rows
+        for write, outcome in zip(writes, outcomes, strict=True):
+            if not outcome.applied:
+                del moved[write.key]
+        return [row if row is None else moved.get(row.key, row) for row in rows]
+
+    async def _document(self, record: Record) -> Document | None:
+        """Return the document of a record, with its chunks if it is large.
+
+        A document that is replaced meanwhile is read again. The result is None if it is
+        deleted meanwhile.
+
+        Raises:
+            CorruptRecord: It cannot be read.
+        """
+        if record.fields.get("upload") is None:
+            return _document_of(record, None)
+        patience, form = RetryDeadline(self._placement, record.key.id), str(record.fields["form"])
+        for _ in range(READS):
+            data = await self._chunks.data(record)
+            if data is not None:
+                return _document_of(record, data)
+            (now,) = await self._stored([record.key])
+            row = self._visible(now)
+            if row is None or row.fields.get("upload") is None:
+                return None if row is None else _document_of(row, None)
+            record, form = row, str(row.fields["form"])
+            await patience.wait()
+        raise CorruptRecord(self._home.name, record.key.id, f"a chunk of its {form} is missing")
+
+    async def page(
+        self,
+        tenant: str,
+        scope: str,
+        keys: KeyRange,
+        *,
+        limit: int,
+        reverse: bool = False,
+        cursor: str | None = None,
+        values: bool = False,
+    ) -> DocumentPage:
+        """Return a page of documents in the order of their keys.
+
+        With `values`, a page may end early, so that it holds few large values.
+        """
+        if not values:
+            page = await self._page(self._query(tenant, scope, keys, limit, reverse, cursor))
+            return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, len(page.corrupt))
+        found: list[DocumentInfo] = []
+        damaged = size = 0
+        while True:
+            portion = min(limit - len(found), _READ_AT_ONCE)
+            query = self._query(tenant, scope, keys, portion, reverse, cursor)
+            page = await self._page(replace(query, select=None))
+            damaged += len(page.corrupt)
+            for row in page.records:
+                if isinstance(row, Record) and (document := await self._document(row)) is not None:
+                    found.append(document)
+                    size += document.size
+            cursor = page.cursor
+            if cursor is None or len(found) >= limit or size >= PAGE_BYTES:
+                return DocumentPage(found, cursor, damaged)
+
+    async def _page(self, query: Query) -> Page:
+        return await self._placement.page("document.list", self._home, query)
+
+    @property
+    def _unexpired(self) -> Condition:
+        return Or((IsNull("expires_at"), Ge("expires_at", self._placement.now())))
+
+    def _query(
+        self, tenant: str, scope: str, keys: KeyRange, limit: int, reverse: bool, cursor: str | None
+    ) -> Query:
+        order = (Order("key", descending=reverse),)
+        place = () if cursor is None else decode_cursor(cursor, order).values
+        if not all(isinstance(one, str) for one in place):
+            raise InvalidInput("cursor", "is of another listing. Pass the cursor of the page before")
+        return Query(
+            DOCUMENTS,
+            within(Partition(tenant, scope)),
+            all_of(keys.condition, self._unexpired),
+            order,
+            limit,
+            cursor=cursor,
+            select=_INFO,
+        )
+
+    async def everything(self, tenant: str, scope: str | None) -> AsyncIterator[Document]:
+        """Yield all documents of a scope or of the tenant, with values, in no order."""
+        query = Query(
+            DOCUMENTS,
+            Tenant(tenant) if scope is None else within(Partition(tenant, scope)),
+            self._unexpired,
+            limit=_READ_AT_ONCE,
+        )
+        async for page in self._placement.pages("document.list", self._home, query):
+            for row in page.records:
+                if isinstance(row, Record) and (document := await self._document(row)) is not None:
+                    yield document
+
+    async def count(self, tenant: str) -> Count:
+        """Count the documents of a tenant, expired ones too, and their bytes."""
+        with step("document.count"):
+            documents = await self._home.count(Query(DOCUMENTS, Tenant(tenant)))
+            chunks = await self._home.count(Query(DOCUMENT_CHUNKS, Tenant(tenant)))
+        return Count(documents.records, documents.bytes + chunks.bytes)
+
+    # -- one document ------------------------------------------------------------------
+
+    async def put(self, tenant: str, asked: PutRequest) -> DocumentInfo:
+        """Put a document in place of the one under its key, if there is one.
+
+        Raises:
+            Conflict: A document exists, and the request is strict.
+            VersionConflict: It has another version than expected.
+        """
+        self._check_home(tenant, asked.scope)
+        key = key_of(tenant, asked.scope, asked.key)
+        patience = RetryDeadline(self._placement, key.id)
+        async with self._key_locks.take(DOCUMENTS, key, patience):
+            there: Stored | None = None
+            if asked.is_large or not (asked.strict or asked.expected == 0):
+                (there,) = await self._stored([key])
+                self._check_put(asked, there)
+            async with self._quotas.admit(tenant, _growth([(asked, key, there)])):
+                return await self._put_over(tenant, asked, key, there, patience)
+
+    async def _put_over(
+        self, tenant: str, asked: PutRequest, key: Key, there: Stored | None, patience: RetryDeadline
+    ) -> DocumentInfo:
+        """Put over what was read, and again over what another writer stored by then."""
+        known: int | None = getattr(there, "version", None)
+        (upload,), nonce = await self._store_chunks(tenant, [asked]), self._placement.nonce()
+        while True:
+            try:
+                write = self._put(asked, key, there, known, upload, nonce)
+            except (Conflict, CorruptRecord):
+                await self._take_back(tenant, [asked], [upload])
+                raise
+            outcome = await self._placement.write_one("document.put", self._home, write)
+            stored = write.record if outcome.applied else _own(outcome.stored, nonce)
+            if stored is not None:
+                await self._after([stored], [upload])
+                return info_of(stored)
+            there, known = await self._meet(outcome), outcome.version
+            await patience.wait()
+            if outcome.status is Status.REJECTED:  # the scope was erased after the chunks were stored
+                await self._take_back(tenant, [asked], [upload])
+                (upload,) = await self._store_chunks(tenant, [asked])
+                (there,) = await self._stored([key])
+                known = getattr(there, "version", None)
+
+    async def restore(self, tenant: str, asked: PutRequest, *, revive: bool = False) -> Restored:
+        """Put an exported document if nothing is stored under its key.
+
+        Args:
+            revive: Put it also if it was deleted here.
+
+        Returns:
+            "refused" if another document is stored under the key.
+        """
+        (there,) = await self._stored([key_of(tenant, asked.scope, asked.key)])
+        if isinstance(there, Tombstone) and not revive:
+            return "deleted"
+        live = self._visible(there)
+        if live is None:
+            try:
+                await self.put(tenant, replace(asked, expected=0))
+            except VersionConflict:
+                return await self.restore(tenant, asked, revive=revive)
+            return "written"
+        found, value = await self._document(live), asked.value
+        same = found is not None and (found.form, found.value) == (value.form, value.value)
+        return "there" if same else "refused"
+
+    async def delete(self, tenant: str, asked: DeleteRequest) -> bool:
+        """Delete a document; false if there was none.
+
+        Raises:
+            LegalHoldActive: It is under legal hold.
+            VersionConflict: It has another version than expected.
+        """
+        key = key_of(tenant, asked.scope, asked.key)
+        patience = RetryDeadline(self._placement, key.id)
+        async with self._key_locks.take(DOCUMENTS, key, patience):
+            (there,) = await self._stored([key])
+            known: int | None = getattr(there, "version", None)
+            while True:
+                write = self._delete(asked, key, there, known)
+                if write is None:
+                    return False
+                if isinstance(there, Record):
+                    await self._holds.refuse([there])
+                else:
+                    await self._holds.refuse_unreadable(tenant)
+                outcome = await self._placement.write_one("document.delete", self._home, write)
+                if outcome.applied:
+                    await self._finish([write])
+                    return True
+                there, known = await self._meet(outcome), outcome.version
+                await patience.wait()
+
+    async def delete_many(self, tenant: str, scope: str, keys: KeyRange) -> int:
+        """Delete the documents with these keys that exist now; return their number.
+
+        Raises:
+            LegalHoldActive: The scope is under legal hold.
+        """
+        deleted, cursor = 0, None
+        while True:
+            query = self._query(tenant, scope, keys, _DELETED_AT_ONCE, False, cursor)
+            page = await self._page(query)
+            await self._holds.refuse_partition(Partition(tenant, scope), whole=False)
+            writes = [
+                self._deletion(head.key, head.version, large=head.fields.get("upload") is not None)
+                for head in page.heads
+            ]
+            outcomes = await self._placement.write("document.delete", self._home, *writes) if writes else []
+            done = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome.applied]
+            await self._finish(done)
+            deleted += len(done)
+            for head, outcome in zip(page.heads, outcomes, strict=True):
+                if not outcome.applied:  # it was changed meanwhile
+                    deleted += await self.delete(tenant, DeleteRequest(scope, str(head.fields["key"])))
+            if (cursor := page.cursor) is None:
+                return deleted
+
+    # -- several documents -------------------------------------------------------------
+
+    async def apply(self, tenant: str, changes: Sequence[ChangeRequest]) -> list[DocumentInfo | None]:
+        """Make all changes of one scope, or none.
+
+        Each key may be named once.
+
+        Returns:
+            For each put, the document; for a deletion, None.
+
+        Raises:
+            Conflict: A document exists, and its put is strict.
+            LegalHoldActive: A document to delete is under legal hold.
+            VersionConflict: A document has another version than expected.
+        """
+        if not changes:
+            return []
+        self._check_home(tenant, changes[0].scope)
+        keys = [key_of(tenant, one.scope, one.key) for one in changes]
+        stored = await self._stored(keys)
+        for one, there in zip(changes, stored, strict=True):
+            if isinstance(one, PutRequest):
+                self._check_put(one, there)
+        puts = [
+            (one, key, there)
+            for one, key, there in zip(changes, keys, stored, strict=True)
+            if isinstance(one, PutRequest)
+        ]
+        async with self._quotas.admit(tenant, _growth(puts)):
+            return await self._apply(tenant, changes, keys, stored)
+
+    async def _apply(
+        self,
+        tenant: str,
+        changes: Sequence[ChangeRequest],
+        keys: Sequence[Key],
+        stored: Sequence[Stored | None],
+    ) -> list[DocumentInfo | None]:
+        """Make the changes over what was read; read again if others were faster."""
+        patience, nonce = RetryDeadline(self._placement, keys[0].id), self._placement.nonce()
+        uploads = await self._store_chunks(tenant, changes)
+        tried: list[list[Put | Delete | None]] = []
+        while True:
+            made = _made_before(tried, stored, nonce)
+            if made is None:
+                try:
+                    writes = await self._group(changes, keys, stored, uploads, nonce)
+                except (Conflict, CorruptRecord, LegalHoldActive):
+                    await self._take_back(tenant, changes, uploads)
+                    raise
+                tried.append(writes)
+                sent = [write for write in writes if write is not None]
+                outcomes = await self._together(sent) if sent else []
+                made = writes if all(outcome.applied for outcome in outcomes) else None
+            if made is not None:
+                return await self._conclude(made, uploads)
+            for outcome in outcomes:
+                if outcome.status is not Status.SKIPPED:
+                    await self._meet(outcome)
+            await patience.wait()
+            if any(outcome.status is Status.REJECTED for outcome in outcomes):  # as in `_put_over`
+                await self._take_back(tenant, changes, uploads)
+                uploads = await self._store_chunks(tenant, changes)
+            stored = await self._stored(keys)
+
+    async def _conclude(
+        self, writes: Sequence[Put | Delete | None], uploads: Sequence[Upload | None]
+    ) -> list[DocumentInfo | None]:
+        """Complete a group that was stored, and return its documents."""
+        await self._finish([write for write in writes if isinstance(write, Delete)])
+        puts = [
+            (write.record, upload)
+            for write, upload in zip(writes, uploads, strict=True)
+            if isinstance(write, Put)
+        ]
+        await self._after([record for record, _ in puts], [upload for _, upload in puts])
+        return [info_of(write.record) if isinstance(write, Put) else None for write in writes]
+
+    async def _group(
+        self,
+        changes: Sequence[ChangeRequest],
+        keys: Sequence[Key],
+        stored: Sequence[Stored | None],
+        uploads: Sequence[Upload | None],
+        nonce: str,
+    ) -> list[Put | Delete | None]:
+        """Return the write of each change over the stored items."""
+        writes: list[Put | Delete | None] = []
+        ends: list[Record] = []
+        for one, key, there, upload in zip(changes, keys, stored, uploads, strict=True):
+            known = getattr(there, "version", None)
+            if isinstance(one, PutRequest):
+                writes.append(self._put(one, key, there, known, upload, nonce))
+                continue
+            writes.append(self._delete(one, key, there, known))
+            ends += [there] if writes[-1] is not None and isinstance(there, Record) else []
+        await self._holds.refuse(ends)
+        return writes
+
+    async def _together(self, writes: Sequence[Put | Delete]) -> Sequence[Outcome]:
+        return await self._placement.write("document.apply", self._home, *writes, together=True)
+
+    # -- chunks and pending steps ------------------------------------------------------
+
+    async def _store_chunks(self, tenant: str, changes: Sequence[ChangeRequest]) -> list[Upload | None]:
+        uploads: list[Upload | None] = []
+        for one in changes:
+            if isinstance(one, PutRequest) and one.is_large:
+                key = key_of(tenant, one.scope, one.key)
+                uploads.append(await self._chunks.store(key, one.scope, one.value.data))
+            else:
+                uploads.append(None)
+        return uploads
+
+    async def _take_back(
+        self, tenant: str, changes: Sequence[ChangeRequest], uploads: Sequence[Upload | None]
+    ) -> None:
+        for one, upload in zip(changes, uploads, strict=True):
+            if upload is not None:
+                await self._chunks.take_back(key_of(tenant, one.scope, one.key), one.scope, upload)
+
+    async def _after(self, records: Sequence[Record], uploads: Sequence[Upload | None]) -> None:
+        """Confirm the chunks of stored documents, and delete those of earlier ones."""
+        for record, upload in zip(records, uploads, strict=True):
+            if upload is not None:
+                await self._chunks.confirm(upload, record)
+        owing = [OutboxRecord(DOCUMENTS, self._home, record) for record in records if record.owed]
+        if owing:
+            await self._outbox.finish_all(owing)
+
+    async def _finish(self, deletions: Sequence[Delete]) -> None:
+        gone = [Tombstone(one.key, one.version, one.owed) for one in deletions if one.owed]
+        if gone:
+            await self._outbox.finish_all([OutboxRecord(DOCUMENTS, self._home, one) for one in gone])
+
+    async def _meet(self, outcome: Outcome) -> Stored | None:
+        """Return what a write found in its way, once its pending steps are done."""
+        if (error := rejection_error(self._home, outcome)) is not None:
+            raise error
+        stored = outcome.stored
+        if isinstance(stored, Tombstone | Record) and stored.owed:
+            await self._outbox.finish(OutboxRecord(DOCUMENTS, self._home, stored))
+        return stored
+
+    # -- deciding ----------------------------------------------------------------------
+
+    def _check_home(self, tenant: str, scope: str) -> None:
+        """Raise `Unsupported` if the home of the scope keeps no groups of changes."""
+        store = part_of(self._home, Partition(tenant, scope), DOCUMENTS)
+        if not store.capabilities.groups:
+            raise Unsupported("grouped", store=store.name)
+
+    def _check_put(self, asked: PutRequest, stored: Stored | None) -> Record | None:
+        """Return the live document that a put replaces.
+
+        Raises:
+            Conflict: The stored document is not what the request expects.
+            CorruptRecord: It cannot be read, and the request depends on it.
+        """
+        if isinstance(stored, Corrupt) and asked.expected is None and not asked.strict:
+            return None
+        there = self._visible(stored)
+        _check(asked, there)
+        return there
+
+    def _put(
+        self,
+        asked: PutRequest,
+        key: Key,
+        stored: Stored | None,
+        known: int | None,
+        upload: Upload | None,
+        nonce: str,
+    ) -> Put:
+        """Return the write of a put over the stored item.
+
+        `known` is the version under the key, also of an item that cannot be read.
+        """
+        there, now = self._check_put(asked, stored), self._placement.now()
+        if upload is not None:
+            self._chunks.check_age(upload)
+        owed = drop_step(stored) if isinstance(stored, Record) else ()
+        owed = _OF_CHUNKS if isinstance(stored, Corrupt) else owed
+        record = Record(
+            key=key,
+            scope=asked.scope,
+            version=version_at(now, known or 0) if upload is None else max(upload.version, (known or 0) + 1),
+            created_at=(asked.created_at or now) if there is None else there.created_at,
+            updated_at=now,
+            expires_at=asked.expires_at if asked.expires_in is None else now + asked.expires_in,
+            fields=_fields(asked, upload),
+            body=_body(asked, nonce),
+            generation=None if upload is None else upload.generation,
+            tier="mid",
+            owed=owed,
+        )
+        if isinstance(stored, Corrupt):
+            return Put(DOCUMENTS, record, Newer())
+        when = AtVersion(stored.version) if isinstance(stored, Record | Tombstone) else Absent()
+        return Put(DOCUMENTS, record, when)
+
+    def _delete(
+        self, asked: DeleteRequest, key: Key, stored: Stored | None, known: int | None
+    ) -> Delete | None:
+        """Return the write of a deletion, or None if there is nothing to delete."""
+        if isinstance(stored, Corrupt) and asked.expected is None:
+            return replace(self._deletion(key, known or 0, large=True), when=Newer())
+        there = self._visible(stored)
+        _check(asked, there)
+        if there is None:
+            return None
+        return self._deletion(key, there.version, large=there.fields.get("upload") is not None)
+
+    def _deletion(self, key: Key, version: int, *, large: bool) -> Delete:
+        owed: tuple[PendingStep, ...] = _OF_CHUNKS if large else ()
+        return Delete(
+            DOCUMENTS,
+            key,
+            version=self._placement.next_version(version),
+            when=AtVersion(version),
+            owed=owed,
+            discard_at=None if owed else self._placement.tombstone_until(),
+        )
+
+
+def _check(asked: ChangeRequest, there: Record | None) -> None:
+    """Raise if the stored document is not what the request expects."""
+    what = f"document {asked.key!r} of scope '{asked.scope}'"
+    current = None if there is None else version_text(there.version)
+    if asked.expected is not None and asked.expected != (0 if there is None else there.version):
+        expected = version_text(asked.expected) if asked.expected else "ABSENT"
+        raise VersionConflict(what, expected, current)
+    if isinstance(asked, PutRequest) and asked.strict and there is not None:
+        raise Conflict(f"{what} exists already. Use if_exists='replace', or another key")
+
+
+def _own(stored: Stored | None, nonce: str) -> Record | None:
+    """Return the stored record if it is of the call with this nonce.
+
+    An earlier attempt of the call was stored after it was answered.
+    """
+    return stored if isinstance(stored, Record) and stored.body.get(NONCE) == nonce else None
+
+
+def _made_before(
+    tried: Sequence[list[Put | Delete | None]], stored: Sequence[Stored | None], nonce: str
+) -> list[Put | Delete | None] | None:
+    """Return the attempt of a group that was stored after it was answered."""
+    versions = {own.key: own.version for one in stored if (own := _own(one, nonce)) is not None}
+    for writes in tried:
+        if any(isinstance(one, Put) and versions.get(one.key) == one.record.version for one in writes):
+            return writes
+    return None
+
+
+def _body(asked: PutRequest, nonce: str) -> dict[str, JsonValue]:
+    body: dict[str, JsonValue] = {NONCE: nonce}
+    if asked.metadata:
+        body["metadata"] = dict(asked.metadata)
+    if asked.value.form == "json" and not asked.is_large:
+        body["value"] = asked.value.value
+    return body
+
+
+def _growth(puts: Sequence[tuple[PutRequest, Key, Stored | None]]) -> list[NewEntry]:
+    """Return by how much puts enlarge their documents, for quotas."""
+    grown: list[NewEntry] = []
+    for asked, key, stored in puts:
+        more = asked.value.size + len(asked.key.encode()) + _json_size(asked.metadata)
+        if isinstance(stored, Record):
+            fields: Mapping[str, Any] = stored.fields
+            more -= fields["size"] + len(fields["key"].encode()) + _json_size(stored.body.get("metadata", {}))
+        if more > 0:
+            grown.append(NewEntry(key, asked.scope, more, derived=False))
+    return grown
+
+
+def _json_size(metadata: Mapping[str, JsonValue]) -> int:
+    return len(json_of(metadata).encode()) if metadata else 0
+
+
+def _fields(asked: PutRequest, upload: Upload | None) -> dict[str, FieldValue]:
+    fields: dict[str, FieldValue] = {"key": asked.key, "form": asked.value.form, "size": asked.value.size}
+    if asked.lifetime is not None:
+        fields["lifetime"] = asked.lifetime // timedelta(microseconds=1)
+    if upload is not None:
+        return {**fields, "upload": upload.name, "chunks": len(upload.chunks)}
+    if asked.value.form == "bytes":
+        fields["data"] = asked.value.value
+    return fields
+
+
+def key_of(tenant: str, scope: str, key: str) -> Key:
+    """Return the key of a document's record."""
+    return Key(tenant, ids.derived_id(tenant, scope, "document", key))
+
+
+def info_of(record: Record) -> DocumentInfo:
+    return DocumentInfo(**_said(record))
+
+
+def info_of_head(head: Head) -> DocumentInfo:
+    fields: Mapping[str, Any] = head.fields
+    return DocumentInfo(
+        head.scope,
+        fields["key"],
+        version_text(head.version),
+        _form(fields["form"]),
+        fields["size"],
+        fields["created_at"],
+        fields["updated_at"],
+        fields.get("expires_at"),
+        _lifetime(fields),
+    )
+
+
+def _document_of(record: Record, data: bytes | None) -> Document:
+    """Return the document of a record; `data` are the chunks of a large one."""
+    fields: Mapping[str, Any] = record.fields
+    if data is not None:
+        value = value_from(data, fields["form"])
+    else:
+        value = fields["data"] if fields["form"] == "bytes" else copy_json(record.body["value"])
+    return Document(**_said(record), value=value, metadata=copy_json(record.body.get("metadata", {})))
+
+
+def _said(record: Record) -> dict[str, Any]:
+    fields: Mapping[str, Any] = record.fields
+    return {
+        "scope": record.scope,
+        "key": fields["key"],
+        "version": version_text(record.version),
+        "form": _form(fields["form"]),
+        "size": fields["size"],
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "expires_at": record.expires_at,
+        "lifetime": _lifetime(fields),
+    }
+
+
+def _lifetime(fields: Mapping[str, Any]) -> timedelta | None:
+    micros = fields.get("lifetime")
+    return None if micros is None else timedelta(microseconds=micros)
+
+
+def _form(form: object) -> Form:
+    return "bytes" if form == "bytes" else "json"

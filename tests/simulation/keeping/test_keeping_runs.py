@@ -1,0 +1,43 @@
+"""Documents under simulation; and the proof that a mutation would be noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.ports.contract.cells import cells
+from tests.simulation.keeping.mutations import MUTATIONS
+from tests.simulation.keeping.run import played
+from tests.simulation.lives import ENOUGH, assert_noticed, one, unbroken
+from tests.support import noticed
+from tests.support.depth import seeds
+
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
+
+
+def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    worlds = unbroken("keeping", SEEDS, played, capsys)
+    assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
+    if len(SEEDS) < ENOUGH:
+        return
+    assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
+    acts = [act for world in worlds for act in world.acts.values()]
+    assert sum(act.outcome == "refused" for act in acts) > len(SEEDS) / 2, "refused changes"
+    assert sum(act.expected not in (None, "") for act in acts) > len(SEEDS) / 2, "changes of versions"
+    assert sum(len(act.keys) > 1 and act.outcome == "done" for act in acts) > len(SEEDS), "groups"
+
+
+def test_a_seed_is_the_same_run_again() -> None:
+    for seed in range(0, 12, 3):
+        first, second = one(played, seed), one(played, seed)
+        assert (first.plan.struck, first.seen) == (second.plan.struck, second.seen)
+
+
+@pytest.mark.parametrize("mutation", noticed.cases("keeping/", sorted(MUTATIONS)))
+def test_a_mutation_in_documents_is_noticed(mutation: str) -> None:
+    assert_noticed(f"keeping/{mutation}", MUTATIONS[mutation], played)
+
+
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with MUTATIONS[mutation].applied():
+        pass
