@@ -493,10 +493,14 @@ class Memory(AsyncContext):
             supersedes: The id of an active entry that this one replaces, or up to 32
                 ids.
             auto_tag: As configured in `[enrichment]` by default; `auto_supersede` too.
+            request_id: Your id for this request, 1 to 255 bytes. Within 24 hours, the
+                same call under the same id stores nothing twice, and returns the first
+                result. So a call that was cut off can be repeated.
 
         Raises:
             Conflict: The key holds other content or a deleted entry, or an entry that
-                would be superseded was retired meanwhile.
+                would be superseded was retired meanwhile. Or `request_id` was used for
+                another request.
             RejectedByGate: The write gate or a blocked source refused the entry.
         """
         draft, mode = split_options(scope_of(scope), content, options)
@@ -549,6 +553,7 @@ class Memory(AsyncContext):
         revive: bool = False,
         if_exists: IfExists = "error",
         consistency: Consistency | None = None,
+        request_id: str | None = None,
     ) -> list[Entry]:
         """Store many entries, in order. All drafts are checked before any is stored.
 
@@ -563,6 +568,8 @@ class Memory(AsyncContext):
             if_exists: As in `write`, for all drafts that do not say otherwise. Unless
                 it is `"error"`, each draft is stored alone.
             consistency: As in `write`, for all drafts that do not say otherwise.
+            request_id: As in `write`, for the whole call. A mapping may have one of its
+                own instead.
 
         Returns:
             The entries as stored, in the order of the drafts.
@@ -572,7 +579,12 @@ class Memory(AsyncContext):
                 error, a `Conflict`, names the conflicting drafts and holds the stored
                 entries.
         """
-        mode: WriteMode = {"revive": revive, "if_exists": if_exists, "consistency": consistency}
+        mode: WriteMode = {
+            "revive": revive,
+            "if_exists": if_exists,
+            "consistency": consistency,
+            "request_id": request_id,
+        }
         return await self._access.write_many(drafts, mode)
 
     async def update(
@@ -601,6 +613,7 @@ class Memory(AsyncContext):
             artifact_id: None clears it.
             expires_at: None clears it.
             expected_version: Change the entry only if this is still its `version`.
+            request_id: As in `write`. A repeat returns the version that it made.
             consistency: As in `write`.
 
         Raises:
@@ -618,6 +631,7 @@ class Memory(AsyncContext):
         scope: Scope | str | None = None,
         key: str | None = None,
         expected_version: str | None = None,
+        request_id: str | None = None,
     ) -> DeletedEntry:
         """Delete an entry with its kept versions and relations.
 
@@ -630,6 +644,7 @@ class Memory(AsyncContext):
             scope: With `key`, names the entry instead of its id.
             key: The key of the entry in `scope`.
             expected_version: Delete the entry only if this is still its `version`.
+            request_id: As in `write`.
 
         Returns:
             A true value if there was an entry; deleting again is no error. Its `kept`
@@ -640,7 +655,7 @@ class Memory(AsyncContext):
                 there is no entry.
         """
         deleted = self._access.entry_id(entry_id, scope, key)
-        return await self._access.delete(deleted, expected_version)
+        return await self._access.delete(deleted, expected_version, request_id)
 
     # -- reading -----------------------------------------------------------------------
 

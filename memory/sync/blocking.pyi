@@ -208,6 +208,7 @@ class BlockingMemory:
         revive: bool = ...,
         if_exists: IfExists = ...,
         consistency: Consistency | None = ...,
+        request_id: str | None = ...,
     ) -> list[Entry]: ...
     def update(
         self,
@@ -224,6 +225,7 @@ class BlockingMemory:
         scope: Scope | str | None = ...,
         key: str | None = ...,
         expected_version: str | None = ...,
+        request_id: str | None = ...,
     ) -> DeletedEntry: ...
     def get(
         self,
@@ -327,7 +329,12 @@ class BlockingScopedMemory:
         self, entry_id: str | None = ..., *, key: str | None = ..., **options: Unpack[EntryPatch]
     ) -> Entry: ...
     def delete(
-        self, entry_id: str | None = ..., *, key: str | None = ..., expected_version: str | None = ...
+        self,
+        entry_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        expected_version: str | None = ...,
+        request_id: str | None = ...,
     ) -> DeletedEntry: ...
     def retrieve(self, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
     def browse(self, **options: Unpack[BrowseOptions]) -> EntryPage: ...
@@ -362,6 +369,7 @@ class BlockingEntries:
         key: str | None = ...,
         expected_version: str | None = ...,
         consistency: Consistency | None = ...,
+        request_id: str | None = ...,
     ) -> bool: ...
 
 class BlockingRelations:
