@@ -54,6 +54,7 @@ from memory.facade.runtime.build import (
     check_adapters,
 )
 from memory.facade.runtime.lifecycle import EngineLifecycle
+from memory.facade.runtime.request_ids import request_about
 from memory.facade.runtime.store_paths import on_the_default_file
 from memory.facade.scoped import ScopedMemory
 from memory.facade.search_options import (
@@ -73,6 +74,7 @@ from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.trust.gates import RecallGate, WriteGate
 from memory.policies.promotion import Policy
 from memory.policies.window_exit import ELSEWHERE, WindowExitFunction
@@ -930,6 +932,7 @@ class Memory(AsyncContext):
         metadata: Metadata = UNSET,
         delete_original: bool = False,
         consistency: Consistency | None = None,
+        request_id: str | None = None,
     ) -> Entry:
         """Copy an entry into a broader scope. Repeating the call returns the same copy.
 
@@ -939,6 +942,7 @@ class Memory(AsyncContext):
             delete_original: Delete the entry once the copy can be read.
             consistency: As in `write`. With `delete_original` the call waits for
                 everything.
+            request_id: As in `write`.
 
         Raises:
             InvalidScopePromotion: An entry of this scope cannot be promoted to `to`.
@@ -948,14 +952,17 @@ class Memory(AsyncContext):
         """
         given = {"content": content, "tags": tags, "metadata": metadata}
         overrides = check_patch({name: value for name, value in given.items() if value is not UNSET})
-        return await self._engine.derivation.promote(
-            self.tenant,
-            id_of(entry_id),
-            scope_of(to),
-            overrides=overrides,
-            delete_original=flag("delete_original", delete_original),
-            consistency=consistency_of(consistency),
-        )
+        source, target, waits = id_of(entry_id), scope_of(to), consistency_of(consistency)
+        deletes = flag("delete_original", delete_original)
+        asked = {"to": target.text, "changes": overrides, "delete_original": deletes}
+        request = request_about("promote", request_id, asked, source)
+
+        async def promote(mark: RequestMark | None) -> Entry:
+            return await self._engine.derivation.promote(
+                self.tenant, source, target, overrides=overrides, delete_original=deletes, consistency=waits
+            )
+
+        return await self._access.once_for_entry(request, promote)
 
     async def compact(
         self,
@@ -967,6 +974,7 @@ class Memory(AsyncContext):
         metadata: Metadata | None = None,
         delete_sources: bool = False,
         consistency: Consistency | None = None,
+        request_id: str | None = None,
     ) -> Entry:
         """Make one entry from several entries of one scope.
 
@@ -981,6 +989,8 @@ class Memory(AsyncContext):
             delete_sources: Delete the entries afterwards.
             consistency: As in `write`. With `delete_sources` the call waits for
                 everything.
+            request_id: As in `write`. A repeat does not call the callback again once
+                the entry is stored.
 
         Raises:
             CompactionError: The callback failed, or the entries cannot be compacted.
@@ -989,16 +999,26 @@ class Memory(AsyncContext):
                 `tags` or `metadata`.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
-        return await self._engine.derivation.compact(
-            self.tenant,
-            ids_of(entry_ids),
-            function("callback", callback),
-            target_scope=None if target_scope is None else scope_of(target_scope),
-            tags=patch.get("tags"),
-            metadata=patch.get("metadata"),
-            delete_sources=flag("delete_sources", delete_sources),
-            consistency=consistency_of(consistency),
-        )
+        sources, calls = ids_of(entry_ids), function("callback", callback)
+        within = None if target_scope is None else scope_of(target_scope)
+        deletes, waits = flag("delete_sources", delete_sources), consistency_of(consistency)
+        asked = {"to": None if within is None else within.text, "changes": patch, "delete_sources": deletes}
+        request = request_about("compact", request_id, asked, *sources)
+
+        async def compact(mark: RequestMark | None) -> Entry:
+            return await self._engine.derivation.compact(
+                self.tenant,
+                sources,
+                calls,
+                target_scope=within,
+                tags=patch.get("tags"),
+                metadata=patch.get("metadata"),
+                delete_sources=deletes,
+                consistency=waits,
+                request=mark,
+            )
+
+        return await self._access.once_for_entry(request, compact)
 
     # -- upkeep ------------------------------------------------------------------------
 

@@ -288,6 +288,7 @@ class BlockingMemory:
         metadata: Metadata = ...,
         delete_original: bool = ...,
         consistency: Consistency | None = ...,
+        request_id: str | None = ...,
     ) -> Entry: ...
     def compact(
         self,
@@ -299,6 +300,7 @@ class BlockingMemory:
         metadata: Metadata | None = ...,
         delete_sources: bool = ...,
         consistency: Consistency | None = ...,
+        request_id: str | None = ...,
     ) -> Entry: ...
     def maintain(self, *, budget: timedelta | str | float = ..., rate: float | None = ...) -> SweepReport: ...
 
@@ -374,7 +376,9 @@ class BlockingEntries:
 
 class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
-    def relate(self, source_id: str, label: str, target_id: str) -> Relation: ...
+    def relate(
+        self, source_id: str, label: str, target_id: str, *, request_id: str | None = ...
+    ) -> Relation: ...
     def find(
         self,
         *,
@@ -400,7 +404,7 @@ class BlockingRelations:
         known_at: Moment | None = ...,
     ) -> Graph: ...
     def all(self) -> Iterator[Relation]: ...
-    def unrelate(self, relation_id: str) -> bool: ...
+    def unrelate(self, relation_id: str, *, request_id: str | None = ...) -> bool: ...
 
 class BlockingShortIds:
     def __init__(self, access: Access) -> None: ...
@@ -447,7 +451,11 @@ class BlockingSession:
     @property
     def runs(self) -> BlockingRuns: ...
     def append(
-        self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = ...
+        self,
+        message: MessageLike | Sequence[MessageLike],
+        *,
+        in_history: bool = ...,
+        request_id: str | None = ...,
     ) -> list[Message]: ...
     def update(self, message_id: str, **changes: Any) -> Message: ...
     def stream(
@@ -529,6 +537,7 @@ class BlockingSessions:
         metadata: Metadata | None = ...,
         expires_at: Moment | timedelta | None = ...,
         shared: bool = ...,
+        request_id: str | None = ...,
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
     def delegation(
@@ -544,6 +553,7 @@ class BlockingSessions:
         metadata: Metadata = ...,
         expires_at: Moment | timedelta | None = ...,
         expected_version: str | None = ...,
+        request_id: str | None = ...,
     ) -> SessionInfo: ...
     def list(
         self,

@@ -32,7 +32,13 @@ from memory.facade.arguments import (
 )
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.runtime.lifecycle import EngineLifecycle
-from memory.facade.runtime.request_ids import check_request_id, request_about, request_of_writes
+from memory.facade.runtime.request_ids import (
+    check_request_id,
+    noted_flag,
+    read_flag,
+    request_about,
+    request_of_writes,
+)
 from memory.facade.search_options import (
     SearchFilter,
     filter_of,
@@ -59,7 +65,7 @@ from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.callbacks import invoke
 from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of
-from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.requests import Request, RequestMark
 from memory.policies.browse_cursor import place_of
 from memory.policies.entry_query import EntryQuery, Scalar, SearchMode
 from memory.policies.ranking.preferences import Preferences
@@ -245,14 +251,21 @@ class Access:
                 self.tenant, entry_id, changes, waits, expected=expected, request=mark
             )
 
+        return await self.once_for_entry(request, change)
+
+    async def once_for_entry(
+        self, request: Request | None, work: Callable[[RequestMark | None], Awaitable[Entry]]
+    ) -> Entry:
+        """Do a call that returns an entry; a repeat returns the version it made."""
+
         async def read(noted: Any) -> Entry:
             [entry] = await self._entries_of(noted)
             if entry is None:
-                raise NotFound(entry_id)
+                raise NotFound(noted["entries"][0][0])
             return entry
 
         return await self.engine.requests.once(
-            self.tenant, request, change, lambda entry: _noted([entry]), read
+            self.tenant, request, work, lambda entry: _noted([entry]), read
         )
 
     async def delete(
@@ -302,12 +315,7 @@ class Access:
                 self.tenant, entry_id, ends, waits, expected=expected, request=mark
             )
 
-        async def read(noted: Any) -> bool:
-            return bool(noted["ended"])
-
-        return await self.engine.requests.once(
-            self.tenant, request, end, lambda ended: {"ended": ended}, read
-        )
+        return await self.engine.requests.once(self.tenant, request, end, noted_flag, read_flag)
 
     async def _entries_of(self, noted: Any) -> list[Entry | None]:
         """Return the entries of a request's noted result, as the request left them."""

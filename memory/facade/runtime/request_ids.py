@@ -11,6 +11,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.ids import is_id
 from memory.facade.write_options import WriteMode
 from memory.orchestrator.storage.requests import Request, partition_mark, partition_mark_of
+from memory.orchestrator.storage.session_keys import scope_of
 
 MAX_REQUEST_ID_BYTES = 255
 _NOT_ASKED = ("consistency", "request_id", "resolve")
@@ -55,6 +56,21 @@ def request_of_writes(
     asked = [(draft, _asked(draft, mode)) for draft, mode in parts]
     about = {partition_mark(tenant, draft.scope.text) for draft, _ in asked}
     return request_of(operation, request_id, {"writes": [said for _, said in asked]}, about)
+
+
+def session_partition(tenant: str, session_id: str) -> str:
+    """Return the text by which the records of requests name a session."""
+    return partition_mark(tenant, scope_of(session_id))
+
+
+def noted_flag(value: bool) -> dict[str, Any]:
+    """Return what is noted of a result that is true or false."""
+    return {"result": bool(value)}
+
+
+async def read_flag(noted: Any) -> bool:
+    """Return the result of `noted_flag`."""
+    return bool(noted["result"])
 
 
 def _asked(draft: EntryDraft, mode: WriteMode) -> dict[str, Any]:

@@ -34,6 +34,10 @@ T = TypeVar("T")
 
 REQUESTS_SCOPE = "requests"
 BEGUN, DONE = "begun", "done"
+MADE_BY, MOST_MARKS = "requests", 32
+"""In the body of a session's record: the marks of the last requests that created or
+changed it. It keeps no earlier versions.
+"""
 KEPT = timedelta(hours=24)
 """How long a request id is known."""
 CLOCK_SKEW = timedelta(minutes=5)
@@ -61,6 +65,12 @@ class Request:
         text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=str)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return cls(operation, request_id, digest, tuple(sorted(set(about))))
+
+    @property
+    def mark(self) -> str:
+        """The text of the request's mark; see `RequestMark`."""
+        named = json.dumps([self.operation, self.request_id, self.digest])
+        return hashlib.sha256(named.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +226,23 @@ class Requests:
                 await self._placement.write("request.forget", archive, *gone)
 
 
+def was_made_by(record: Record, request: RequestMark) -> bool:
+    """Return whether the request has created or changed a record that keeps marks."""
+    marks: Any = record.body.get(MADE_BY, ())
+    return request.text in marks
+
+
+def marks_with(record: Record, request: RequestMark) -> list[str]:
+    """Return the latest marks of a record, and that of the request."""
+    marks: Any = record.body.get(MADE_BY, ())
+    return [*marks, request.text][-MOST_MARKS:]
+
+
+def with_made_by(record: Record, request: RequestMark) -> Record:
+    """Return the record with the mark of a request that creates or changes it."""
+    return replace(record, body={**record.body, MADE_BY: list(marks_with(record, request))})
+
+
 def partition_mark(tenant: str, scope: str) -> str:
     """Return the text by which the records of requests name a partition.
 
@@ -230,6 +257,4 @@ def partition_mark_of(record_id: str) -> str:
 
 
 def _mark(request: Request, record: Record, *, repeats: bool) -> RequestMark:
-    named = json.dumps([request.operation, request.request_id, request.digest])
-    text = hashlib.sha256(named.encode()).hexdigest()[:32]
-    return RequestMark(text, request.request_id, micros(record.created_at - CLOCK_SKEW), repeats)
+    return RequestMark(request.mark, request.request_id, micros(record.created_at - CLOCK_SKEW), repeats)
