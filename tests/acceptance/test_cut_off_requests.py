@@ -94,6 +94,8 @@ OPERATIONS: dict[str, Call] = {
     "create a named session": lambda m, a: m.sessions.create("named", system="Be kind.", request_id="r"),
     "update a session": lambda m, a: m.sessions.update("talk", title="new", request_id="r"),
     "append": lambda m, a: m.session("talk").append({"role": "user", "content": "hello"}, request_id="r"),
+    "note": lambda m, a: m.scratchpads.append("note", "builder", request_id="r"),
+    "long note": lambda m, a: m.scratchpads.append("note" * 40_000, request_id="r"),
     "append several": lambda m, a: m.session("talk").append(
         [
             {"role": "user", "content": "one"},
@@ -154,7 +156,8 @@ async def state_of(memory: Memory) -> list[Any]:
     sessions = sorted(str(one.title) for one in (await memory.sessions.list()).sessions)
     history = await memory.session("talk", create=False).history()
     said = [item.message.text for item in history.items]
-    return [sorted(found, key=repr), len(relations), sessions, said]
+    notes = [(await memory.scratchpads.read(agent)).content.split("\n", 1)[-1] for agent in ("builder", None)]
+    return [sorted(found, key=repr), len(relations), sessions, said, notes]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

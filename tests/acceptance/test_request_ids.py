@@ -261,6 +261,85 @@ async def test_a_write_that_supersedes_is_repeated_whole(memory: Memory) -> None
     assert len(await entries_of(memory)) == 3
 
 
+@BOTH
+async def test_sessions_messages_and_notes_are_made_once(memory: Memory) -> None:
+    first = await memory.sessions.create(title="old", user="ada", request_id="r1")
+    again = await memory.sessions.create(title="old", user="ada", request_id="r1")
+    assert first.id == again.id
+    await memory.sessions.create("named", request_id="r2")
+    assert (await memory.sessions.create("named", request_id="r2")).id == "named"
+    with pytest.raises(Conflict, match="Session already exists"):
+        await memory.sessions.create("named", request_id="r3")
+    said = [{"role": "user", "content": "x"}, {"role": "user", "content": "y", "id": "mine"}]
+    stored = await first.append(said, request_id="r1")
+    assert await first.append(said, request_id="r1") == stored
+    assert stored[0].id is not None
+    await first.update(stored[0].id, content="changed")
+    await first.exclude(stored[0].id)
+    assert [one.content for one in await again.append(said, request_id="r1")] == ["changed", "y"]
+    assert [one.content for one in (await first.context()).messages] == ["y"]
+    assert len((await first.history()).items) == 2
+    version = (await first.info()).attributes_version
+    options: dict[str, Any] = {"title": "new", "expected_version": version, "request_id": "r1"}
+    await memory.sessions.update(first.id, **options)
+    await memory.sessions.update(first.id, title="newer")
+    assert (await memory.sessions.update(first.id, **options)).title == "newer"
+    size = await memory.scratchpads.append("note", request_id="r1")
+    await memory.scratchpads.append("later")
+    assert await memory.scratchpads.append("note", request_id="r1") == size
+    assert (await memory.scratchpads.read()).content.count("note") == 1
+    await memory.sessions.delete(first.id)
+    with pytest.raises(Conflict, match="was deleted"):
+        await memory.sessions.create(title="old", user="ada", request_id="r1")
+
+
+@BOTH
+async def test_links_and_derived_entries_are_made_once(memory: Memory) -> None:
+    one, two = [await memory.write(text, scope=USER) for text in ("one", "two")]
+    link = await memory.relations.relate(one.id, "refines", two.id, request_id="r1")
+    assert await memory.relations.relate(one.id, "refines", two.id, request_id="r1") == link
+    with pytest.raises(Conflict):
+        await memory.relations.relate(one.id, "refines", two.id, request_id="r2")
+    assert await memory.relations.unrelate(link.id, request_id="r1")
+    assert await memory.relations.unrelate(link.id, request_id="r1")
+    assert not await memory.relations.unrelate(link.id, request_id="r2")
+    copy = await memory.promote(one.id, "org:o", request_id="r1")
+    assert await memory.promote(one.id, "org:o", request_id="r1") == copy
+    calls: list[int] = []
+
+    def summarise(entries: list[Entry]) -> str:
+        calls.append(len(entries))
+        return f"summary {len(calls)}"
+
+    options: dict[str, Any] = {"delete_sources": True, "request_id": "r1"}
+    made = await memory.compact([one.id, two.id], summarise, **options)
+    assert await memory.compact([one.id, two.id], summarise, **options) == made
+    assert calls == [2]
+    assert await entries_of(memory) == [made]
+
+
+async def test_eight_sessions_links_and_notes_at_once_are_one(memory: Memory) -> None:
+    one, two = [await memory.write(text, scope=USER) for text in ("one", "two")]
+    links = await asyncio.gather(
+        *(memory.relations.relate(one.id, "refines", two.id, request_id="r1") for _ in range(8))
+    )
+    assert len({link.id for link in links}) == 1
+    sessions = await asyncio.gather(*(memory.sessions.create(request_id="r1") for _ in range(8)))
+    assert len({session.id for session in sessions}) == 1
+    message = {"role": "user", "content": "x"}
+    await asyncio.gather(*(session.append(message, request_id="r1") for session in sessions))
+    assert len((await sessions[0].history()).items) == 1
+    sizes = await asyncio.gather(*(memory.scratchpads.append("note", request_id="r1") for _ in range(8)))
+    assert len(set(sizes)) == 1
+    made = await asyncio.gather(
+        *(
+            memory.compact([one.id, two.id], lambda e: "s", delete_sources=True, request_id="r1")
+            for _ in range(8)
+        )
+    )
+    assert len({entry.id for entry in made}) == 1
+
+
 BAD: dict[str, Any] = {"empty": "", "long": "x" * 256, "wide": "é" * 128, "nul": "a\0b", "number": 7}
 
 
@@ -274,6 +353,14 @@ async def test_a_bad_id_is_refused_before_any_store_is_touched(memory: Memory, b
         lambda m: m.update(made.id, content="b", request_id=bad),
         lambda m: m.delete(made.id, request_id=bad),
         lambda m: m.entries.invalidate(made.id, request_id=bad),
+        lambda m: m.promote(made.id, "org:o", request_id=bad),
+        lambda m: m.compact([made.id], lambda entries: "", request_id=bad),
+        lambda m: m.relations.relate(made.id, "refines", made.id, request_id=bad),
+        lambda m: m.relations.unrelate(made.id, request_id=bad),
+        lambda m: m.sessions.create(request_id=bad),
+        lambda m: m.sessions.update("s", title="t", request_id=bad),
+        lambda m: m.session("s").append({"role": "user", "content": "x"}, request_id=bad),
+        lambda m: m.scratchpads.append("x", request_id=bad),
     ]
     with watching(memory) as seen:
         for call in calls:

@@ -14,12 +14,12 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from memory.domain import ids
 from memory.domain.errors import Conflict, StoreError
-from memory.domain.time import micros
+from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import REQUESTS
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.placement import Placement, rejection_error
@@ -84,6 +84,11 @@ class RequestMark:
     """No version before this one carries the mark."""
     repeats: bool
     """Whether the request had begun before."""
+
+    @property
+    def begun_at(self) -> datetime:
+        """When the request began. All attempts of it have the same moment."""
+        return moment(self.since) + CLOCK_SKEW
 
     def part(self, number: int) -> RequestMark:
         """Return the mark of one of several things that the request stores."""
