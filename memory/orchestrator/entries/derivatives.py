@@ -57,7 +57,7 @@ Stand = Callable[[str, MessageSource], Awaitable[bool]]
 """Returns whether the messages of a source exist, and none of them was erased."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Check:
     """A derived entry that is being stored by this process."""
 
@@ -147,13 +147,21 @@ class Derivatives:
             return True
         checks = self._checks.get(entry.key, [])
         gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
-        if gone is not None:
+        if gone is not None and not await self._is_confirmed(entry.key):
             await self._erasure.delete(
                 ENTRIES, entry.key, held="left", unmake="all", drops=frozenset({DELETE})
             )
             for check in checks:
                 check.gone = gone
         return True
+
+    async def _is_confirmed(self, key: Key) -> bool:
+        """Return whether another call has confirmed the entry since it was read.
+
+        That call may have deleted the sources, as its caller asked.
+        """
+        there = (await self._placement.locate(ENTRIES, key)).record
+        return there is not None and all(owed.step != CONFIRM_SOURCES for owed in there.owed)
 
     async def _stale_source(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
         """Return the first direct source whose content has changed since it was read.
