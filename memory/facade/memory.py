@@ -56,6 +56,7 @@ from memory.facade.runtime.build import (
 )
 from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.facade.runtime.own_loop import OWN, LoopBound
+from memory.facade.runtime.request_ids import request_about
 from memory.facade.runtime.store_paths import on_the_default_file
 from memory.facade.scoped import ScopedMemory
 from memory.facade.search_options import (
@@ -75,6 +76,7 @@ from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.trust.gates import RecallGate, WriteGate
 from memory.policies.promotion import Policy
 from memory.policies.window_exit import ELSEWHERE, WindowExitFunction
@@ -519,10 +521,14 @@ class Memory(AsyncContext, LoopBound):
             supersedes: The id of an active entry that this one replaces, or up to 32
                 ids.
             auto_tag: As configured in `[enrichment]` by default; `auto_supersede` too.
+            request_id: Your id for this request, 1 to 255 bytes. Within 24 hours, the
+                same call under the same id stores nothing twice, and returns the first
+                result. So a call that was cut off can be repeated.
 
         Raises:
             Conflict: The key holds other content or a deleted entry, or an entry that
-                would be superseded was retired meanwhile.
+                would be superseded was retired meanwhile. Or `request_id` was used for
+                another request.
             VersionConflict: The entry under the key has another version than the
                 expected one. Nothing was written.
             RejectedByGate: The write gate or a blocked source refused the entry.
@@ -577,6 +583,7 @@ class Memory(AsyncContext, LoopBound):
         revive: bool = False,
         if_exists: IfExists = "error",
         consistency: Consistency | None = None,
+        request_id: str | None = None,
     ) -> list[Entry]:
         """Store many entries, in order. All drafts are checked before any is stored.
 
@@ -591,6 +598,8 @@ class Memory(AsyncContext, LoopBound):
             if_exists: As in `write`, for all drafts that do not say otherwise. Unless
                 it is `"error"`, each draft is stored alone.
             consistency: As in `write`, for all drafts that do not say otherwise.
+            request_id: As in `write`, for the whole call. A mapping may have one of its
+                own instead.
 
         Returns:
             The entries as stored, in the order of the drafts.
@@ -600,7 +609,12 @@ class Memory(AsyncContext, LoopBound):
                 error, a `Conflict`, names the conflicting drafts and holds the stored
                 entries.
         """
-        mode: WriteMode = {"revive": revive, "if_exists": if_exists, "consistency": consistency}
+        mode: WriteMode = {
+            "revive": revive,
+            "if_exists": if_exists,
+            "consistency": consistency,
+            "request_id": request_id,
+        }
         return await self._access.write_many(drafts, mode)
 
     async def update(
@@ -629,6 +643,7 @@ class Memory(AsyncContext, LoopBound):
             artifact_id: None clears it.
             expires_at: None clears it.
             expected_version: Change the entry only if this is still its `version`.
+            request_id: As in `write`. A repeat returns the version that it made.
             consistency: As in `write`.
 
         Raises:
@@ -646,6 +661,7 @@ class Memory(AsyncContext, LoopBound):
         scope: Scope | str | None = None,
         key: str | None = None,
         expected_version: str | None = None,
+        request_id: str | None = None,
     ) -> DeletedEntry:
         """Delete an entry with its kept versions and relations.
 
@@ -658,6 +674,7 @@ class Memory(AsyncContext, LoopBound):
             scope: With `key`, names the entry instead of its id.
             key: The key of the entry in `scope`.
             expected_version: Delete the entry only if this is still its `version`.
+            request_id: As in `write`.
 
         Returns:
             A true value if there was an entry; deleting again is no error. Its `kept`
@@ -668,7 +685,7 @@ class Memory(AsyncContext, LoopBound):
                 there is no entry.
         """
         deleted = self._access.entry_id(entry_id, scope, key)
-        return await self._access.delete(deleted, expected_version)
+        return await self._access.delete(deleted, expected_version, request_id)
 
     # -- reading -----------------------------------------------------------------------
 
@@ -943,6 +960,7 @@ class Memory(AsyncContext, LoopBound):
         metadata: Metadata = UNSET,
         delete_original: bool = False,
         consistency: Consistency | None = None,
+        request_id: str | None = None,
     ) -> Entry:
         """Copy an entry into a broader scope. Repeating the call returns the same copy.
 
@@ -952,6 +970,7 @@ class Memory(AsyncContext, LoopBound):
             delete_original: Delete the entry once the copy can be read.
             consistency: As in `write`. With `delete_original` the call waits for
                 everything.
+            request_id: As in `write`.
 
         Raises:
             InvalidScopePromotion: An entry of this scope cannot be promoted to `to`.
@@ -961,14 +980,17 @@ class Memory(AsyncContext, LoopBound):
         """
         given = {"content": content, "tags": tags, "metadata": metadata}
         overrides = check_patch({name: value for name, value in given.items() if value is not UNSET})
-        return await self._engine.derivation.promote(
-            self.tenant,
-            id_of(entry_id),
-            scope_of(to),
-            overrides=overrides,
-            delete_original=flag("delete_original", delete_original),
-            consistency=consistency_of(consistency),
-        )
+        source, target, waits = id_of(entry_id), scope_of(to), consistency_of(consistency)
+        deletes = flag("delete_original", delete_original)
+        asked = {"to": target.text, "changes": overrides, "delete_original": deletes}
+        request = request_about("promote", request_id, asked, source)
+
+        async def promote(mark: RequestMark | None) -> Entry:
+            return await self._engine.derivation.promote(
+                self.tenant, source, target, overrides=overrides, delete_original=deletes, consistency=waits
+            )
+
+        return await self._access.once_for_entry(request, promote)
 
     async def compact(
         self,
@@ -980,6 +1002,7 @@ class Memory(AsyncContext, LoopBound):
         metadata: Metadata | None = None,
         delete_sources: bool = False,
         consistency: Consistency | None = None,
+        request_id: str | None = None,
     ) -> Entry:
         """Make one entry from several entries of one scope.
 
@@ -994,6 +1017,8 @@ class Memory(AsyncContext, LoopBound):
             delete_sources: Delete the entries afterwards.
             consistency: As in `write`. With `delete_sources` the call waits for
                 everything.
+            request_id: As in `write`. A repeat does not call the callback again once
+                the entry is stored.
 
         Raises:
             CompactionError: The callback failed, or the entries cannot be compacted.
@@ -1002,16 +1027,26 @@ class Memory(AsyncContext, LoopBound):
                 `tags` or `metadata`.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
-        return await self._engine.derivation.compact(
-            self.tenant,
-            ids_of(entry_ids),
-            function("callback", callback),
-            target_scope=None if target_scope is None else scope_of(target_scope),
-            tags=patch.get("tags"),
-            metadata=patch.get("metadata"),
-            delete_sources=flag("delete_sources", delete_sources),
-            consistency=consistency_of(consistency),
-        )
+        sources, calls = ids_of(entry_ids), function("callback", callback)
+        within = None if target_scope is None else scope_of(target_scope)
+        deletes, waits = flag("delete_sources", delete_sources), consistency_of(consistency)
+        asked = {"to": None if within is None else within.text, "changes": patch, "delete_sources": deletes}
+        request = request_about("compact", request_id, asked, *sources)
+
+        async def compact(mark: RequestMark | None) -> Entry:
+            return await self._engine.derivation.compact(
+                self.tenant,
+                sources,
+                calls,
+                target_scope=within,
+                tags=patch.get("tags"),
+                metadata=patch.get("metadata"),
+                delete_sources=deletes,
+                consistency=waits,
+                request=mark,
+            )
+
+        return await self._access.once_for_entry(request, compact)
 
     # -- upkeep ------------------------------------------------------------------------
 

@@ -12,8 +12,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, ErasedScope
-from memory.domain.versions import version_conflict
-from memory.facade.arguments import Moment, expected_version_of, flag
+from memory.facade.arguments import Moment, flag
 from memory.facade.erasure import erase_scope
 from memory.facade.runtime.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
 from memory.facade.search_options import BrowseOptions, RetrieveOptions, SearchOptions, split_search
@@ -102,14 +101,11 @@ class ScopedMemory:
         *,
         key: str | None = None,
         expected_version: str | None = None,
+        request_id: str | None = None,
     ) -> DeletedEntry:
         """Delete an entry of the scope; see `Memory.delete`."""
-        deleted, expected = self._entry_id(entry_id, key), expected_version_of(expected_version)
-        if key is None and not await self._holds(deleted):
-            if expected is not None:
-                raise version_conflict(f"entry {deleted}", expected, None)
-            return DeletedEntry(0)
-        return await self._access.delete(deleted, expected_version)
+        deleted, is_within = self._entry_id(entry_id, key), self._holds if key is None else None
+        return await self._access.delete(deleted, expected_version, request_id, is_within)
 
     def _entry_id(self, entry_id: str | None, key: str | None) -> str:
         return self._access.entry_id(entry_id, None if key is None else self._scope, key)

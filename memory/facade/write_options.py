@@ -59,6 +59,7 @@ class EntryPatch(TypedDict, total=False):
     artifact_id: str | None
     expires_at: Moment | timedelta | None
     expected_version: str | None
+    request_id: str | None
     consistency: Consistency | None
 
 
@@ -74,6 +75,7 @@ class WriteMode(TypedDict, total=False):
     resolve: Resolver | None
     auto_tag: bool | None
     auto_supersede: bool | None
+    request_id: str | None
 
 
 class WriteOptions(EntryFields, WriteMode, total=False):

@@ -55,6 +55,7 @@ from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.kinds import KINDS, Kinds
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.requests import RequestMark, Requests
 from memory.orchestrator.storage.rollback_detection import RollbackDetector
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.orchestrator.storage.store_notes import StoreNotes
@@ -127,6 +128,8 @@ class Engine:
         self.deliveries = Deliveries(self.placement, self.outbox)
         self.embeddings = Embeddings(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
+        self.requests = Requests(self.placement)
+        self.erasure.also.append(self.requests.forget)
         self.key_locks = KeyLocks()
         self.partition_indexes = PartitionIndexes(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
@@ -455,7 +458,13 @@ class Engine:
             raise NotFound(entry_id)
         return located.record.scope
 
-    async def delete(self, tenant: str, entry_id: str, *, expected: int | None = None) -> DeletedEntry:
+    async def was_deleted_by(self, tenant: str, entry_id: str, request: RequestMark) -> bool:
+        """Return whether an earlier call of the request has deleted the entry."""
+        return is_id(entry_id) and await self.derivatives.was_deleted_by(Key(tenant, entry_id), request)
+
+    async def delete(
+        self, tenant: str, entry_id: str, *, expected: int | None = None, request: RequestMark | None = None
+    ) -> DeletedEntry:
         """Delete one entry. The result is false if there was none.
 
         Raises:
@@ -468,4 +477,4 @@ class Engine:
             return DeletedEntry(0)
         key = Key(tenant, entry_id)
         async with self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
-            return await self.derivatives.delete(key, expected)
+            return await self.derivatives.delete(key, expected, request)

@@ -221,6 +221,7 @@ class BlockingMemory:
         revive: bool = ...,
         if_exists: IfExists = ...,
         consistency: Consistency | None = ...,
+        request_id: str | None = ...,
     ) -> list[Entry]: ...
     def update(
         self,
@@ -237,6 +238,7 @@ class BlockingMemory:
         scope: Scope | str | None = ...,
         key: str | None = ...,
         expected_version: str | None = ...,
+        request_id: str | None = ...,
     ) -> DeletedEntry: ...
     def get(
         self,
@@ -299,6 +301,7 @@ class BlockingMemory:
         metadata: Metadata = ...,
         delete_original: bool = ...,
         consistency: Consistency | None = ...,
+        request_id: str | None = ...,
     ) -> Entry: ...
     def compact(
         self,
@@ -310,6 +313,7 @@ class BlockingMemory:
         metadata: Metadata | None = ...,
         delete_sources: bool = ...,
         consistency: Consistency | None = ...,
+        request_id: str | None = ...,
     ) -> Entry: ...
     def maintain(self, *, budget: timedelta | str | float = ..., rate: float | None = ...) -> SweepReport: ...
 
@@ -340,7 +344,12 @@ class BlockingScopedMemory:
         self, entry_id: str | None = ..., *, key: str | None = ..., **options: Unpack[EntryPatch]
     ) -> Entry: ...
     def delete(
-        self, entry_id: str | None = ..., *, key: str | None = ..., expected_version: str | None = ...
+        self,
+        entry_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        expected_version: str | None = ...,
+        request_id: str | None = ...,
     ) -> DeletedEntry: ...
     def retrieve(self, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
     def browse(self, **options: Unpack[BrowseOptions]) -> EntryPage: ...
@@ -375,11 +384,14 @@ class BlockingEntries:
         key: str | None = ...,
         expected_version: str | None = ...,
         consistency: Consistency | None = ...,
+        request_id: str | None = ...,
     ) -> bool: ...
 
 class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
-    def relate(self, source_id: str, label: str, target_id: str) -> Relation: ...
+    def relate(
+        self, source_id: str, label: str, target_id: str, *, request_id: str | None = ...
+    ) -> Relation: ...
     def find(
         self,
         *,
@@ -405,7 +417,7 @@ class BlockingRelations:
         known_at: Moment | None = ...,
     ) -> Graph: ...
     def all(self) -> Iterator[Relation]: ...
-    def unrelate(self, relation_id: str) -> bool: ...
+    def unrelate(self, relation_id: str, *, request_id: str | None = ...) -> bool: ...
 
 class BlockingShortIds:
     def __init__(self, access: Access) -> None: ...
@@ -415,7 +427,7 @@ class BlockingShortIds:
 
 class BlockingScratchpads:
     def __init__(self, access: Access) -> None: ...
-    def append(self, text: str, agent: str | None = ...) -> int: ...
+    def append(self, text: str, agent: str | None = ..., *, request_id: str | None = ...) -> int: ...
     def read(self, agent: str | None = ...) -> Scratchpad: ...
     def clear(self, agent: str | None = ...) -> bool: ...
 
@@ -498,6 +510,7 @@ class BlockingSession:
         in_history: bool = ...,
         state: Mapping[str, Any] | None = ...,
         expected_version: ExpectedVersion | None = ...,
+        request_id: str | None = ...,
     ) -> list[Message]: ...
     def state(self) -> SessionState: ...
     def pop(self, n: int = ...) -> list[dict[str, Any]]: ...
@@ -581,6 +594,7 @@ class BlockingSessions:
         metadata: Metadata | None = ...,
         expires_at: Moment | timedelta | None = ...,
         shared: bool = ...,
+        request_id: str | None = ...,
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
     def delegation(
@@ -596,6 +610,7 @@ class BlockingSessions:
         metadata: Metadata = ...,
         expires_at: Moment | timedelta | None = ...,
         expected_version: str | None = ...,
+        request_id: str | None = ...,
     ) -> SessionInfo: ...
     def list(
         self,

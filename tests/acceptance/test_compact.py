@@ -9,6 +9,9 @@ import pytest
 from memory import CompactionError, Conflict, Entry, InvalidInput, NotFound, Scope, TokenThreshold
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
+from memory.ports.record import Record
+from memory.ports.store import Store
+from memory.ports.writes import Outcome, Put, Write
 from tests.acceptance.support import DAY, EVERY_KIND, HOUR, SESSION, USER, Clock, contents, everything_stored
 
 
@@ -303,3 +306,22 @@ async def test_what_is_no_function_is_refused_by_name(memory: Memory, callback: 
         await session.compact(callback, keep_last=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="summarise: must be a function"):
         await session.compact_if_needed(TokenThreshold(100), callback)  # type: ignore[arg-type]
+
+
+async def test_a_late_check_of_the_sources_spares_a_result_that_replaced_them(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = [(await memory.write(text, scope=USER)).id for text in ("one", "two")]
+    engine, put = memory._engine, memory._engine.placement.write_one
+    unconfirmed: list[tuple[Store, Record]] = []
+
+    async def write_one(name: str, store: Store, write: Write) -> Outcome:
+        if name == "derive.home" and isinstance(write, Put):
+            unconfirmed.append((store, write.record))
+        return await put(name, store, write)
+
+    monkeypatch.setattr(engine.placement, "write_one", write_one)
+    made = await memory.compact(sources, lambda entries: "both", delete_sources=True)
+    [(store, record)] = unconfirmed
+    await engine.derivatives.confirm(store, record)  # as a concurrent repeat of the call that read it before
+    assert await memory.get(made.id) == made

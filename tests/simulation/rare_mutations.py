@@ -112,7 +112,7 @@ RARE_MUTATIONS: dict[str, Mutation] = {
     ),
     "summaries-outlive-erased-sources": Mutation(
         derivation,
-        "Derivation.compact",
+        "Derivation._compact",
         "replace(record, generation=generation, body=",
         "replace(record, body=",
         ("summed up while its scope is erased",),

@@ -10,7 +10,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
-from memory.facade.arguments import Moment, consistency_of, expected_version_of, flag, id_of, moment, scope_of
+from memory.facade.arguments import Moment, flag, id_of, scope_of
 from memory.facade.runtime.access import Access
 from memory.orchestrator.storage.deliveries import Consistency
 
@@ -104,6 +104,7 @@ class Entries:
         key: str | None = None,
         expected_version: str | None = None,
         consistency: Consistency | None = None,
+        request_id: str | None = None,
     ) -> bool:
         """End the validity of an entry. It stays readable with `as_of`.
 
@@ -114,6 +115,7 @@ class Entries:
             key: The key of the entry in `scope`.
             expected_version: End it only if this is still the entry's `version`.
             consistency: As in `write`.
+            request_id: As in `write`.
 
         Returns:
             Whether an active entry was found.
@@ -121,8 +123,5 @@ class Entries:
         Raises:
             VersionConflict: The entry has another version than the expected one.
         """
-        wanted, ends = self._access.entry_id(entry_id, scope, key), moment("when", when)
-        waits, expected = consistency_of(consistency), expected_version_of(expected_version)
-        return await self._access.engine.entries.invalidate(
-            self._access.tenant, wanted, ends, waits, expected=expected
-        )
+        wanted = self._access.entry_id(entry_id, scope, key)
+        return await self._access.invalidate(wanted, when, consistency, expected_version, request_id)

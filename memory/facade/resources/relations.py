@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
+from memory.domain.errors import NotFound
 from memory.facade.arguments import Moment, flag, id_of, moment, whole
 from memory.facade.runtime.access import Access, Scopes, scopes_of
+from memory.facade.runtime.request_ids import noted_flag, read_flag, request_about
 from memory.orchestrator.entries.graph import Density, Expansion, Graph
 from memory.orchestrator.entries.relations import Relation, RelationVisibility
 
@@ -30,18 +33,35 @@ class Relations:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    async def relate(self, source_id: str, label: str, target_id: str) -> Relation:
+    async def relate(
+        self, source_id: str, label: str, target_id: str, *, request_id: str | None = None
+    ) -> Relation:
         """Link two active entries.
 
         Args:
             label: `"relates_to"`, `"refines"`, `"contradicts"`, `"supersedes"` or
                 `"supports"`.
+            request_id: As in `Memory.write`.
 
         Raises:
-            Conflict: The link exists already.
+            Conflict: The link exists already. Or `request_id` was used for another
+                request.
         """
-        return await self._access.engine.relations.relate(
-            self._access.tenant, id_of(source_id), label, id_of(target_id)
+        source, target, relations = id_of(source_id), id_of(target_id), self._access.engine.relations
+        tenant = self._access.tenant
+        request = request_about("relate", request_id, {"label": label}, source, target)
+
+        async def read(noted: Any) -> Relation:
+            if (there := await relations.get(tenant, noted["relation"])) is None:
+                raise NotFound(noted["relation"], "relation")
+            return there
+
+        return await self._access.engine.requests.once(
+            tenant,
+            request,
+            lambda mark: relations.relate(tenant, source, label, target, request=mark),
+            lambda made: {"relation": made.id},
+            read,
         )
 
     async def find(
@@ -153,10 +173,21 @@ class Relations:
         async for relation in self._access.engine.relations.everything(self._access.tenant):
             yield relation
 
-    async def unrelate(self, relation_id: str) -> bool:
+    async def unrelate(self, relation_id: str, *, request_id: str | None = None) -> bool:
         """Delete a relation.
+
+        Args:
+            request_id: As in `Memory.write`.
 
         Returns:
             True if this call deleted it; False if there was none.
         """
-        return await self._access.engine.relations.unrelate(self._access.tenant, id_of(relation_id))
+        named, tenant, engine = id_of(relation_id), self._access.tenant, self._access.engine
+        request = request_about("unrelate", request_id, {}, named)
+        return await engine.requests.once(
+            tenant,
+            request,
+            lambda mark: engine.relations.unrelate(tenant, named, mark),
+            noted_flag,
+            read_flag,
+        )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.facade.arguments import agent_of
 from memory.facade.runtime.access import Access
-from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
+from memory.facade.runtime.request_ids import request_of
+from memory.orchestrator.entries.scratchpads import CAP, Scratchpad, scope_of
+from memory.orchestrator.storage.requests import partition_mark
 
 
 @explain_guesses
@@ -24,12 +28,13 @@ class Scratchpads:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    async def append(self, text: str, agent: str | None = None) -> int:
+    async def append(self, text: str, agent: str | None = None, *, request_id: str | None = None) -> int:
         """Append a text to a scratchpad, under a header with the moment.
 
         Args:
             agent: The agent's name: 1 to 64 of A-Z, a-z, 0-9, _ and -. By default the
                 text goes to the shared scratchpad.
+            request_id: As in `Memory.write`.
 
         Returns:
             The new size of the scratchpad in bytes of UTF-8.
@@ -41,7 +46,24 @@ class Scratchpads:
         said = validation.text("text", text, max_bytes=CAP)
         if not said.strip():
             raise InvalidInput("text", "must not be blank. Pass the text to append")
-        return await self._access.engine.scratchpads.append(self._access.tenant, agent_of(agent), said)
+        engine, tenant, whose = self._access.engine, self._access.tenant, agent_of(agent)
+        request = request_of(
+            "scratchpads.append",
+            request_id,
+            {"text": said, "agent": whose},
+            [partition_mark(tenant, scope_of(whose))],
+        )
+
+        async def read(noted: Any) -> int:
+            return int(noted["size"])
+
+        return await engine.requests.once(
+            tenant,
+            request,
+            lambda mark: engine.scratchpads.append(tenant, whose, said, mark),
+            lambda size: {"size": size},
+            read,
+        )
 
     async def read(self, agent: str | None = None) -> Scratchpad:
         """Return the whole text of a scratchpad, oldest first.

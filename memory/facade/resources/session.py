@@ -23,14 +23,16 @@ from memory.facade.resources.recall import found_for, room_for, with_recalled
 from memory.facade.resources.runs import Runs
 from memory.facade.resources.tasks import Tasks
 from memory.facade.runtime.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
+from memory.facade.runtime.request_ids import request_of, session_partition
 from memory.facade.search_options import least_relevance, search_mode
-from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
+from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, message_ids
 from memory.orchestrator.conversations.log.session_state import MAX_STATE_BYTES, StateChange
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.compaction import Summarise
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.compaction_thresholds import MessageThreshold, TurnThreshold, WindowPolicy
 from memory.policies.context import ContextRequest
@@ -117,6 +119,7 @@ class Session:
         in_history: bool = True,
         state: Mapping[str, Any] | None = None,
         expected_version: ExpectedVersion | None = None,
+        request_id: str | None = None,
     ) -> list[Message]:
         """Add a message, or several in order. Return them as stored, with their ids.
 
@@ -156,6 +159,9 @@ class Session:
             in_history: False adds the message to the window only. Appended again with
                 True, it enters the history: it keeps its place and gets the next
                 number.
+            request_id: As in `Memory.write`. Messages without an `id` get one that
+                derives from it. A repeat appends nothing, and returns the messages as
+                they are now, without those that were erased.
 
         Raises:
             LegalHoldActive: The session is under legal hold, and a message would lose
@@ -175,10 +181,31 @@ class Session:
         )
         messages = _with_ids(groups, id, is_list=isinstance(message, list | tuple))
         change = _state_change(state, expected_version)
-        async with self._in_call_order(message.id for message in messages if message.id is not None):
-            return await (await self._conversation()).append(
-                messages, in_history=bool(in_history), change=change
-            )
+        if request_id is not None and change is not None and not messages:
+            raise InvalidInput("request_id", "needs a message beside the state, which marks the request")
+        said = [one.model_dump(mode="json") for one in messages]
+        tenant, enters = self._access.tenant, bool(in_history)
+        asked: dict[str, Any] = {"session": self.id, "messages": said, "in_history": enters}
+        if change is not None:
+            asked["state"] = [dict(change.delta), change.expected]
+        request = request_of("append", request_id, asked, [session_partition(tenant, self.id)])
+
+        async def append(mark: RequestMark | None) -> list[Message]:
+            given = [one.id for one in messages] if mark is None else message_ids(messages, mark)
+            async with self._in_call_order(name for name in given if name is not None):
+                return await (await self._conversation()).append(
+                    messages, in_history=enters, change=change, request=mark
+                )
+
+        async def read(noted: Any) -> list[Message]:
+            conversation = await self._conversation()
+            found = [await conversation.message(name) for name in noted["messages"]]
+            return [one for one in found if one is not None]
+
+        def note(stored: Sequence[Message]) -> dict[str, Any]:
+            return {"messages": [one.id for one in stored]}
+
+        return await self._access.engine.requests.once(tenant, request, append, note, read)
 
     async def state(self) -> SessionState:
         """Return the state of the session, a JSON object that `append` changes.

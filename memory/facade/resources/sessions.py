@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -19,7 +20,10 @@ from memory.facade.resources.delegation import MOST_DELEGATED, Delegation, deleg
 from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session
 from memory.facade.runtime.access import Access, Scopes
-from memory.orchestrator.conversations.sessions import SessionDraft, info_of
+from memory.facade.runtime.request_ids import request_of, session_partition
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.sessions import SessionDraft, info_of, requested_id
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.tiering.promotion import PromotionReport
 
 LIST_LIMIT = 50
@@ -50,6 +54,7 @@ class Sessions:
         metadata: Metadata | None = None,
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
+        request_id: str | None = None,
     ) -> Session:
         """Create a session, and return a handle to its conversation.
 
@@ -62,9 +67,12 @@ class Sessions:
             shared: Let callers that name another user, agent or namespace open the
                 session. Otherwise they get `SessionOwnerMismatch`. Their messages note
                 their own user; see `Memory.session`.
+            request_id: As in `Memory.write`. A repeat returns a handle to the session
+                that the first call created.
 
         Raises:
-            Conflict: A session with this id exists.
+            Conflict: A session with this id exists. Or `request_id` was used for
+                another request.
         """
         draft = draft_of(
             session_id,
@@ -78,9 +86,26 @@ class Sessions:
             expires_at=expires_at,
             shared=shared,
         )
-        return Session._of(
-            self._access, await self._access.engine.conversations.create(self._access.tenant, draft)
+        engine, tenant = self._access.engine, self._access.tenant
+        system_text = None if draft.system is None else draft.system.text
+        asked = {**asdict(replace(draft, system=None)), "system": system_text}
+        request = request_of("sessions.create", request_id, asked)
+        if request is not None:
+            named = draft.id or requested_id(tenant, request.mark)
+            request = replace(request, about=(session_partition(tenant, named),))
+
+        async def read(noted: Any) -> Conversation:
+            owned = replace(draft, id=noted["session"])
+            return await engine.conversations.open(tenant, owned, create=False)
+
+        created = await engine.requests.once(
+            tenant,
+            request,
+            lambda mark: engine.conversations.create(tenant, draft, mark),
+            lambda made: {"session": made.id},
+            read,
         )
+        return Session._of(self._access, created)
 
     async def get(self, session_id: str) -> SessionInfo | None:
         """Return a session, or None if there is none.
@@ -127,6 +152,7 @@ class Sessions:
         metadata: Metadata = UNSET,
         expires_at: Moment | timedelta | None = UNSET,
         expected_version: str | None = None,
+        request_id: str | None = None,
     ) -> SessionInfo:
         """Change attributes of a session. Arguments that are left out change nothing.
 
@@ -138,6 +164,8 @@ class Sessions:
             expires_at: A moment, a `timedelta` from now on, or None, which clears it.
             expected_version: Change the attributes only if this is still the
                 `attributes_version` of the session. Messages do not change it.
+            request_id: As in `Memory.write`. A repeat changes nothing, and returns the
+                session as it is now.
 
         Raises:
             VersionConflict: The attributes have another version than the expected one.
@@ -157,17 +185,37 @@ class Sessions:
         until = None if expires_at is UNSET else check_expiry(expires_at)
         expected = expected_version_of(expected_version)
         conversations = self._access.engine.conversations
+        named, tenant = validation.identifier("session_id", session_id), self._access.tenant
+        asked = {**said, **told, "system": prompt, "until": until, "expected": expected, "session": named}
+        given = [
+            name for name, value in (("system", system), ("expires_at", expires_at)) if value is not UNSET
+        ]
+        request = request_of(
+            "sessions.update", request_id, {**asked, "given": given}, [session_partition(tenant, named)]
+        )
         if expires_at is not UNSET:
             told["hidden_from"] = conversations.moment_of(until)
-        opened = await conversations.open(
-            self._access.tenant, SessionDraft(validation.identifier("session_id", session_id)), create=False
+
+        async def update(mark: RequestMark | None) -> SessionInfo:
+            opened = await conversations.open(tenant, SessionDraft(named), create=False)
+            version = expected
+            if mark is not None and mark.repeats and await opened.was_made_by(mark):
+                return await opened.info()
+            if prompt is not None:
+                if version is not None:
+                    await opened.describe({}, expected=version, renew=True)
+                    version = None
+                await opened.update(SYSTEM, {"content": prompt})
+            return await opened.describe(
+                told, expected=version, renew=prompt is not None, request=mark, **said
+            )
+
+        async def read(noted: Any) -> SessionInfo:
+            return await (await conversations.open(tenant, SessionDraft(named), create=False)).info()
+
+        return await self._access.engine.requests.once(
+            tenant, request, update, lambda info: {"session": named}, read
         )
-        if prompt is not None:
-            if expected is not None:
-                await opened.describe({}, expected=expected, renew=True)
-                expected = None
-            await opened.update(SYSTEM, {"content": prompt})
-        return await opened.describe(told, expected=expected, renew=prompt is not None, **said)
 
     async def list(
         self,

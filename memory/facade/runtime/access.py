@@ -7,16 +7,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from memory.domain import validation
+from memory.domain.conflicts import ConflictReport
 from memory.domain.enrichment import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_key, check_patch
 from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
 from memory.domain.ids import keyed_id
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.session import DeletedEntry
-from memory.domain.versions import version_text
+from memory.domain.versions import stored_version, version_conflict, version_text
 from memory.facade.arguments import (
     Moment,
     consistency_of,
@@ -31,6 +32,13 @@ from memory.facade.arguments import (
 )
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.runtime.lifecycle import EngineLifecycle
+from memory.facade.runtime.request_ids import (
+    check_request_id,
+    noted_flag,
+    read_flag,
+    request_about,
+    request_of_writes,
+)
 from memory.facade.search_options import (
     SearchFilter,
     filter_of,
@@ -57,6 +65,7 @@ from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.callbacks import invoke
 from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of
+from memory.orchestrator.storage.requests import Request, RequestMark
 from memory.policies.browse_cursor import place_of
 from memory.policies.entry_query import EntryQuery, Scalar, SearchMode
 from memory.policies.ranking.preferences import Preferences
@@ -245,13 +254,87 @@ class Access:
         given: dict[str, Any] = dict(patch)
         expected = expected_version_of(given.pop("expected_version", None))
         waits = consistency_of(given.pop("consistency", None))
+        request_id = given.pop("request_id", None)
         changes = check_patch(given)
-        await self.refuse_unknown_artifacts([changes.get("artifact_id")])
-        return await self.engine.entries.update(self.tenant, entry_id, changes, waits, expected=expected)
+        asked = {"changes": changes, "expected": expected}
+        request = request_about("update", request_id, asked, entry_id)
 
-    async def delete(self, entry_id: str, expected_version: object) -> DeletedEntry:
-        """Delete an entry, if it has the expected version."""
-        return await self.engine.delete(self.tenant, entry_id, expected=expected_version_of(expected_version))
+        async def change(mark: RequestMark | None) -> Entry:
+            await self.refuse_unknown_artifacts([changes.get("artifact_id")])
+            return await self.engine.entries.update(
+                self.tenant, entry_id, changes, waits, expected=expected, request=mark
+            )
+
+        return await self.once_for_entry(request, change)
+
+    async def once_for_entry(
+        self, request: Request | None, work: Callable[[RequestMark | None], Awaitable[Entry]]
+    ) -> Entry:
+        """Do a call that returns an entry; a repeat returns the version it made."""
+
+        async def read(noted: Any) -> Entry:
+            [entry] = await self._entries_of(noted)
+            if entry is None:
+                raise NotFound(noted["entries"][0][0])
+            return entry
+
+        return await self.engine.requests.once(
+            self.tenant, request, work, lambda entry: _noted([entry]), read
+        )
+
+    async def delete(
+        self,
+        entry_id: str,
+        expected_version: object,
+        request_id: object,
+        is_within: Callable[[str], Awaitable[bool]] | None = None,
+    ) -> DeletedEntry:
+        """Delete an entry, if it has the expected version.
+
+        `is_within` returns whether the call may delete the entry.
+        """
+        expected = expected_version_of(expected_version)
+        request = request_about("delete", request_id, {"expected": expected}, entry_id)
+
+        async def delete(mark: RequestMark | None) -> DeletedEntry:
+            if is_within is not None and not await is_within(entry_id):
+                if mark is not None and await self.engine.was_deleted_by(self.tenant, entry_id, mark):
+                    return DeletedEntry(1, is_complete=False)
+                if expected is not None:
+                    raise version_conflict(f"entry {entry_id}", expected, None)
+                return DeletedEntry(0)
+            return await self.engine.delete(self.tenant, entry_id, expected=expected, request=mark)
+
+        async def read(noted: Any) -> DeletedEntry:
+            return DeletedEntry(noted["deleted"], noted["kept"], noted["is_complete"])
+
+        return await self.engine.requests.once(self.tenant, request, delete, DeletedEntry.to_dict, read)
+
+    async def invalidate(
+        self,
+        entry_id: str,
+        when: Moment | None,
+        consistency: object,
+        expected_version: object,
+        request_id: object,
+    ) -> bool:
+        """End the validity of an entry, if it has the expected version."""
+        ends, waits = moment("when", when), consistency_of(consistency)
+        expected = expected_version_of(expected_version)
+        asked = {"when": ends, "expected": expected}
+        request = request_about("invalidate", request_id, asked, entry_id)
+
+        async def end(mark: RequestMark | None) -> bool:
+            return await self.engine.entries.invalidate(
+                self.tenant, entry_id, ends, waits, expected=expected, request=mark
+            )
+
+        return await self.engine.requests.once(self.tenant, request, end, noted_flag, read_flag)
+
+    async def _entries_of(self, noted: Any) -> list[Entry | None]:
+        """Return the entries of a request's noted result, as the request left them."""
+        wanted = [(entry_id, stored_version(version)) for entry_id, version in noted["entries"]]
+        return await self.engine.entries.versions_of(self.tenant, wanted)
 
     async def write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None = None) -> Entry:
         """Write one entry. `within` is the scope of the entries that it supersedes."""
@@ -294,18 +377,53 @@ class Access:
         Entries with their own write mode are written alone; those between them are
         written together.
         """
-        engine = self.engine
         parts = [
             split_draft(one, mode)
             async for one in iterate_cooperatively(validation.sequence("drafts", given))
         ]
-        drafts = [draft for draft, _ in parts]
+        for _, own in parts:
+            if own.get("request_id") is not None and mode.get("request_id") is not None:
+                raise InvalidInput(
+                    "request_id", "is given for the whole call and for a draft. Leave one of the two out"
+                )
+            check_request_id(own.get("request_id"))
         calls = {
-            at: self._plan_write(drafts[at], {**mode, **own}, None)
-            for at, (_, own) in enumerate(parts)
+            at: self._plan_write(draft, {**mode, **own}, None)
+            for at, (draft, own) in enumerate(parts)
             if own or mode.get("if_exists", "error") != "error"
         }
-        revived, waits = flag("revive", mode.get("revive", False)), consistency_of(mode.get("consistency"))
+        flag("revive", mode.get("revive", False))
+        consistency_of(mode.get("consistency"))
+        asked = [(draft, cast("WriteMode", {**mode, **own})) for draft, own in parts]
+        request = request_of_writes("write_many", self.tenant, mode.get("request_id"), asked)
+
+        async def write(mark: RequestMark | None) -> list[Entry]:
+            return await self._write_parts(parts, calls, mode, mark)
+
+        async def read(noted: Any) -> list[Entry]:
+            found = await self._entries_of(noted)
+            written = {at: entry for at, entry in enumerate(found) if entry is not None}
+            if len(written) < len(found):
+                gone = {at: _gone(noted["entries"][at][0]) for at in range(len(found)) if at not in written}
+                raise PartialWrite(written, gone)
+            return list(written.values())
+
+        return await self.engine.requests.once(self.tenant, request, write, _noted, read)
+
+    async def _write_parts(
+        self,
+        parts: Sequence[tuple[EntryDraft, WriteMode]],
+        calls: Mapping[int, Callable[[RequestMark | None], Awaitable[_Written]]],
+        mode: WriteMode,
+        mark: RequestMark | None,
+    ) -> list[Entry]:
+        """Write checked drafts in order.
+
+        `calls` has the planned writes of those with a mode of their own.
+        """
+        engine, drafts = self.engine, [draft for draft, _ in parts]
+        revived, waits = mode.get("revive", False), consistency_of(mode.get("consistency"))
+        marks = [None if mark is None else mark.part(at) for at in range(len(drafts))]
         await self.refuse_unknown(drafts)
         written, conflicts = dict[int, Entry](), dict[int, Conflict]()
         at = 0
@@ -317,10 +435,16 @@ class Access:
             )
             try:
                 if at in calls:
-                    done = [(await calls[at]()).entry]
+                    draft, own = parts[at]
+                    one = self._write_once(draft, {**mode, **own}, calls[at], marks[at])
+                    done = [(await one).entry]
                 else:
                     done = await engine.entries.write_many(
-                        self.tenant, drafts[at:end], revive=revived, consistency=waits
+                        self.tenant,
+                        drafts[at:end],
+                        revive=revived,
+                        consistency=waits,
+                        requests=marks[at:end],
                     )
                 written |= dict(enumerate(done, start=at))
             except PartialWrite as partial_write:
@@ -336,13 +460,47 @@ class Access:
         return [written[at] for at in range(len(drafts))]
 
     async def _write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None) -> _Written:
-        write = self._plan_write(draft, mode, within)
-        await self.refuse_unknown([draft])
-        return await write()
+        planned = self._plan_write(draft, mode, within)
+        check_request_id(mode.get("request_id"))
+
+        async def write(mark: RequestMark | None) -> _Written:
+            await self.refuse_unknown([draft])
+            return await planned(mark)
+
+        return await self._write_once(draft, mode, write)
+
+    async def _write_once(
+        self,
+        draft: EntryDraft,
+        mode: WriteMode,
+        write: Callable[[RequestMark | None], Awaitable[_Written]],
+        mark: RequestMark | None = None,
+    ) -> _Written:
+        """Make a planned write, once for its own request id.
+
+        `mark` is that of the request of which this write is a part.
+        """
+        if mark is not None:
+            return await write(mark)
+        request = request_of_writes("write", self.tenant, mode.get("request_id"), [(draft, mode)])
+
+        async def read(noted: Any) -> _Written:
+            [entry] = await self._entries_of(noted)
+            if entry is None:
+                raise _gone(noted["entries"][0][0])
+            if mode.get("detect_conflicts"):
+                entry = entry.with_conflict_report(ConflictReport())
+            return _Written(entry, True, tuple(noted["requested"]), tuple(noted["superseded"]))
+
+        def note(written: _Written) -> dict[str, Any]:
+            others = {"requested": written.requested, "superseded": written.superseded}
+            return {**_noted([written.entry]), **others}
+
+        return await self.engine.requests.once(self.tenant, request, write, note, read)
 
     def _plan_write(
         self, draft: EntryDraft, mode: WriteMode, within: Scope | None
-    ) -> Callable[[], Awaitable[_Written]]:
+    ) -> Callable[[RequestMark | None], Awaitable[_Written]]:
         """Check a write, and return the function that makes it; see `_write`."""
         superseded = SupersedeRequest.parse(mode.get("supersedes", ()), within)
         detects = flag("detect_conflicts", mode.get("detect_conflicts", False))
@@ -357,7 +515,7 @@ class Access:
             _check_upsert(draft, if_exists, expected, superseded, detects)
         upsert_mode: UpsertMode = "create" if if_exists == "error" else if_exists  # type: ignore[assignment]
 
-        async def write() -> _Written:
+        async def write(mark: RequestMark | None) -> _Written:
             steps = self.engine.enricher.pending_steps(wanted)
             replays: set[str] = set()
             if upserts:
@@ -370,6 +528,7 @@ class Access:
                         expected=expected,
                         revive=revived or if_exists != "error",
                         steps=steps,
+                        request=mark,
                     )
                 )
             if superseded.ids:
@@ -382,6 +541,7 @@ class Access:
                     consistency=waits,
                     steps=steps,
                     replays=replays,
+                    request=mark,
                 )
                 return _Written(entry, bool(replays), tuple(superseded.ids), tuple(gave_way))
             if detects:
@@ -394,10 +554,17 @@ class Access:
                     consistency=waits,
                     steps=steps,
                     replays=replays,
+                    request=mark,
                 )
                 return _Written(entry.with_conflict_report(report), bool(replays))
             entry = await self.engine.entries.write(
-                self.tenant, draft, revive=revived, consistency=waits, steps=steps, replays=replays
+                self.tenant,
+                draft,
+                revive=revived,
+                consistency=waits,
+                steps=steps,
+                replays=replays,
+                request=mark,
             )
             return _Written(entry, bool(replays))
 
@@ -623,6 +790,18 @@ class Access:
 
 def _kind_of(scope: Scope | str | None) -> ScopeKind | None:
     return None if scope is None else scope_of(scope).kind
+
+
+def _noted(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return what is noted about entries that a request has stored."""
+    return {"entries": [(entry.id, entry.version) for entry in entries]}
+
+
+def _gone(entry_id: str) -> Conflict:
+    return Conflict(
+        f"entry {entry_id}, which this request has written, was deleted, has expired or is hidden. Use a new"
+        " request_id to write another entry"
+    )
 
 
 def _check_upsert(

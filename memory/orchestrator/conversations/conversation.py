@@ -42,6 +42,7 @@ from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.places import Places
+from memory.orchestrator.storage.requests import RequestMark
 from memory.policies.context import ContextRequest, read_out
 from memory.policies.message_alignment import align_messages
 from memory.policies.tokens import message_tokens, tools_tokens
@@ -161,7 +162,12 @@ class Conversation(WindowCompaction):
     # -- messages ----------------------------------------------------------------------
 
     async def append(
-        self, messages: Sequence[Message], *, in_history: bool = True, change: StateChange | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        in_history: bool = True,
+        change: StateChange | None = None,
+        request: RequestMark | None = None,
     ) -> list[Message]:
         """Store messages, and return them as stored.
 
@@ -173,8 +179,35 @@ class Conversation(WindowCompaction):
 
         With a `change` of the session's state, all messages must be new. Then messages
         and state are stored together or not at all.
+
+        Args:
+            request: The mark of the request. Messages without ids get ids that derive
+                from it, so that a repeat finds them. A repeat undoes no later edit, and
+                changes no state again.
         """
-        stored = await self.append_as_read(messages, in_history=in_history, enters=in_history, change=change)
+        there: dict[str, Message] = {}
+        if request is not None:
+            names = message_ids(messages, request)
+            new = [message.id is None for message in messages]
+            for name, is_new in zip(names, new, strict=True):
+                if is_new and request.repeats and (found := await self.message(name)) is not None:
+                    there[name] = found
+            messages = [
+                message if message.id is not None else message.model_copy(update={"id": name})
+                for message, name in zip(messages, names, strict=True)
+            ]
+        rest = [message for message in messages if message.id not in there]
+        written = (
+            await self.append_as_read(
+                rest, in_history=in_history, enters=in_history, change=None if there else change
+            )
+            if rest or not messages
+            else []
+        )
+        if not there:
+            return [message for message in written if message is not None]
+        there |= {str(message.id): message for message in written if message is not None}
+        stored = [there.get(str(message.id)) for message in messages]
         return [message for message in stored if message is not None]
 
     async def append_as_read(
@@ -1050,3 +1083,11 @@ def _gives_number(event: Event, place: int) -> bool:
         and bool(event.draft.data.get(ENTERS))
         and event.draft.data["place"] == place
     )
+
+
+def message_ids(messages: Sequence[Message], request: RequestMark) -> list[str]:
+    """Return the ids of messages. Those without an id get one of the request."""
+    return [
+        message.id if message.id is not None else request.part(at).text.replace(":", "-")
+        for at, message in enumerate(messages)
+    ]

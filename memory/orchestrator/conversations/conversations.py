@@ -27,6 +27,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.key_locks import CallOrder
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter
@@ -110,9 +111,14 @@ class Conversations:
         """Return when an `expires_at` that is given now expires."""
         return expiry(given, self._placement.now())
 
-    async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
-        """Create a session. Raises `Conflict` if its id is taken."""
-        record, log = await self.sessions.create(tenant, draft)
+    async def create(
+        self, tenant: str, draft: SessionDraft, request: RequestMark | None = None
+    ) -> Conversation:
+        """Create a session. Raises `Conflict` if its id is taken.
+
+        A repeat of a request returns the session that it created.
+        """
+        record, log = await self.sessions.create(tenant, draft, request)
         return Conversation(
             self._placement,
             self.sessions,

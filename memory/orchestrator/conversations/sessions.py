@@ -36,6 +36,7 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.orchestrator.storage.requests import RequestMark, was_made_by, with_made_by
 from memory.orchestrator.storage.session_keys import scope_of, session_key
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
@@ -128,6 +129,11 @@ class SessionDraft:
     """The user who writes through the handle, if it is not the session's user."""
 
 
+def requested_id(tenant: str, mark: str) -> str:
+    """Return the id of a new session that the request with this mark creates."""
+    return ids.derived_id(tenant, "session", "request", mark)
+
+
 class SessionRecords:
     """The repository of session records."""
 
@@ -163,14 +169,25 @@ class SessionRecords:
 
     # -- one session -------------------------------------------------------------------
 
-    async def create(self, tenant: str, draft: SessionDraft) -> tuple[Record, Log]:
+    async def create(
+        self, tenant: str, draft: SessionDraft, request: RequestMark | None = None
+    ) -> tuple[Record, Log]:
         """Create a session under this id, or under a new one.
 
-        Raises `Conflict` if the id is taken.
+        A new id derives from the request, if there is one. A repeat of the request
+        returns the session that it created.
+
+        Raises `Conflict` if the id is taken, or the request's session was deleted.
         """
-        session_id = draft.id or self._placement.new_id(tenant, "session")
+        session_id = draft.id or (
+            self._placement.new_id(tenant, "session")
+            if request is None
+            else requested_id(tenant, request.text)
+        )
         now = self._placement.now()
         record, stands = self._record(tenant, session_id, draft, now), 0
+        if request is not None:
+            record = with_made_by(record, request)
         patience = RetryDeadline(self._placement, session_id)
         while True:
             version = version_at(now, stands)
@@ -193,8 +210,19 @@ class SessionRecords:
                     and outcome.stored.body.get("incarnation") == record.body["incarnation"]
                 ):
                     return outcome.stored, self.log(outcome.stored)  # this put, whose answer was lost
+                if (
+                    request is not None
+                    and isinstance(outcome.stored, Record)
+                    and was_made_by(outcome.stored, request)
+                ):
+                    return outcome.stored, self.log(outcome.stored)
                 raise Conflict(f"Session already exists: {session_id}. Open it instead", session_id)
             if isinstance(outcome.stored, Tombstone):
+                if request is not None and draft.id is None:
+                    raise Conflict(
+                        f"session {session_id}, which this request has created, was deleted. Use a new"
+                        " request_id to create another session"
+                    )
                 await self._outbox.finish(
                     OutboxRecord(SESSIONS, self._placement.topology.archive, outcome.stored)
                 )

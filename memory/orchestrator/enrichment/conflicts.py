@@ -29,6 +29,7 @@ from memory.orchestrator.storage.collections import ENTRIES, MODEL
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.entry_records import entry_of, meaning_of
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
+from memory.orchestrator.storage.requests import RequestMark
 from memory.policies.entry_query import EntryQuery
 from memory.policies.near_duplicates import LOOKED_AT, SHOWN, content_words, in_common, near
 from memory.ports.record import Key, PendingStep, Record
@@ -87,21 +88,23 @@ class ConflictDetector:
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
         replays: set[str] | None = None,
+        request: RequestMark | None = None,
     ) -> tuple[Entry, ConflictReport]:
         """Write an entry, and carry out the resolution of its conflicts.
 
-        A repeated write under a key returns the first result without looking for
-        conflicts.
+        A repeated write under a key, or of a request, returns the first result without
+        looking for conflicts.
         """
         self._entries.writer.refuse_future([draft])
-        new = self._entries.writer.pending(tenant, draft).record
-        there = (
-            LocatedRecord(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
-        )
+        one = self._entries.writer.pending(tenant, draft, request=request)
+        new, is_new = one.record, not one.is_repeatable
+        there = LocatedRecord(new.key) if is_new else await self._placement.locate(ENTRIES, new.key)
         there = await self._entries.writer.delete_expired(draft, there)
         is_free = there.tombstone is None or revive or was_expired(there)
         if there.record is not None or not is_free:
-            entry = await self._entries.write(tenant, draft, consistency=consistency, replays=replays)
+            entry = await self._entries.write(
+                tenant, draft, consistency=consistency, replays=replays, request=request
+            )
             return entry, ConflictReport()
         [draft] = await self._entries.trust.let_in(tenant, [draft], changing=resolve is not None)
         shown, lacking = await self._near(tenant, draft, self._entries.writer.pending(tenant, draft).record)
@@ -118,6 +121,7 @@ class ConflictDetector:
             consistency=consistency,
             steps=steps,
             replays=replays,
+            request=request,
         )
         stands = [one for one in decided.ids if one not in gave_way]
         note = (

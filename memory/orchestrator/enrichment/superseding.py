@@ -33,6 +33,7 @@ from memory.orchestrator.storage.entry_records import TAKEN_BACK, apply_changes,
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.record import Key, PendingStep, Record
@@ -126,6 +127,7 @@ class SupersedeWriter:
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
         replays: set[str] | None = None,
+        request: RequestMark | None = None,
     ) -> tuple[Entry, Sequence[str]]:
         """Store an entry that supersedes others; under a key, exactly once.
 
@@ -138,6 +140,7 @@ class SupersedeWriter:
             asked: The request, if it differs from the draft.
             steps: Pending steps that the entry gets in addition.
             replays: The entry's id is added to it if an earlier write stored the entry.
+            request: The mark of the request, so that it can be written again.
 
         Returns:
             The entry, and the ids of the superseded entries.
@@ -149,10 +152,11 @@ class SupersedeWriter:
         writer.refuse_future([draft])
         if draft is not asked:
             [draft] = await self._entries.trust.let_in(tenant, [draft], changing=bool(superseded.ids))
-        one = writer.pending(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
+        named = superseded.ids if superseded.versions is None else ()
+        one = writer.pending(tenant, draft, named, asked, request)
         write = _SupersedeCall(one, superseded, revive, consistency)
         async with self._entries.quotas.admit(
-            tenant, [NewEntry.of(one.record, derived=draft.key is not None)]
+            tenant, [NewEntry.of(one.record, derived=one.is_repeatable)]
         ) as stay:
             stay.add(one.record.key)
             await writer.embed([one])
@@ -176,7 +180,7 @@ class SupersedeWriter:
         The write is not complete if another writer was faster.
         """
         one, key = write.one, write.one.record.key
-        looks = one.draft.key is not None or write.tried  # this write itself may be stored under the fresh id
+        looks = one.is_repeatable or write.tried  # this write itself may be stored under the fresh id
         others = [Key(key.tenant, entry_id) for entry_id in write.superseded.ids]
         asked = [*([key] if looks else []), *(other for other in others if ids.is_id(other.id))]
         shown = write.superseded.versions is not None  # then an unreadable entry stays active
@@ -191,7 +195,7 @@ class SupersedeWriter:
         own = await self._entries.writer.delete_expired(one.draft, own)
         if (
             own.record is not None
-            and one.draft.key is None
+            and not one.is_repeatable
             and is_own(one.record, own.record, own.record.version)
         ):
             one.entry = entry_of(own.record)

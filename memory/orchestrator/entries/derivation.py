@@ -33,6 +33,7 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import MADE_OF, oldest_in
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -247,14 +248,49 @@ class Derivation:
         metadata: dict[str, Any] | None = None,
         delete_sources: bool = False,
         consistency: Consistency | None = None,
+        request: RequestMark | None = None,
     ) -> Entry:
         """Make one entry of several entries of one scope.
 
-        The library calls no model: the callback does.
+        The library calls no model: the callback does. A repeat of a request returns the
+        entry that it made.
         """
         distinct = list(dict.fromkeys(entry_ids))
         if not distinct:
             raise CompactionError(distinct, "sourceEntryIds must be non-empty.")
+        options: dict[str, Any] = {
+            "target_scope": target_scope,
+            "tags": tags,
+            "metadata": metadata,
+            "delete_sources": delete_sources,
+            "consistency": consistency,
+        }
+        if request is None or not ids.is_id(distinct[0]):
+            return await self._compact(tenant, distinct, callback, named=None, **options)
+        named = ids.beside(distinct[0], "compact", request.text)
+        if request.repeats and (made := await self._compacted(Key(tenant, named), consistency)) is not None:
+            return made
+        try:
+            return await self._compact(tenant, distinct, callback, named=named, **options)
+        except (NotFound, CompactionError):  # the same request may have deleted them just now
+            if (made := await self._compacted(Key(tenant, named), consistency)) is None:
+                raise
+            return made
+
+    async def _compact(
+        self,
+        tenant: str,
+        distinct: Sequence[str],
+        callback: Callback,
+        *,
+        named: str | None,
+        target_scope: Scope | None,
+        tags: list[str] | None,
+        metadata: dict[str, Any] | None,
+        delete_sources: bool,
+        consistency: Consistency | None,
+    ) -> Entry:
+        """Make the entry, under the id `named` if a request has one for it."""
         sources = [await self._entries.live_record(tenant, entry_id) for entry_id in distinct]
         scopes = {s.scope for s in sources}
         if len(scopes) > 1:
@@ -281,7 +317,7 @@ class Derivation:
             raise CompactionError(distinct, str(error)) from error
         [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
         versions = [f"{s.key.id}@{s.version}" for s in sources]
-        identity = ids.derived_id(
+        identity = named or ids.derived_id(
             tenant, scope.text, "compact", *versions, draft.content, repr(draft.tags), repr(draft.metadata)
         )
         now = self._placement.now()
@@ -292,7 +328,7 @@ class Derivation:
             now=now,
             tier=self._placement.kinds.of(ENTRIES).route(scope.kind).tier,
             sequence=self._placement.next_sequence(),
-            compacted_from_ids=distinct,
+            compacted_from_ids=list(distinct),
             contributors=[c for origin in origins for c in _contributors(origin)],
         )
         generation = min(
@@ -312,6 +348,23 @@ class Derivation:
             raise CompactionError(
                 distinct, f"{gone}. Read the entries again, and compact those that are left."
             ) from error
+
+    async def _compacted(self, key: Key, consistency: Consistency | None) -> Entry | None:
+        """Return the entry that an earlier call of a request has made, if any.
+
+        Its pending steps are carried out, such as the deletion of its sources.
+        """
+        home = (await self._placement.locate(ENTRIES, key)).home()
+        if home is None:
+            return None
+        record, store = home
+        if await self._is_undone(store, record):
+            return None
+        owed = tuple(one for one in record.owed if one.step != CONFIRM_SOURCES)
+        await self._deliveries.deliver(
+            [OutboxRecord(ENTRIES, store, replace(record, owed=owed))], consistency
+        )
+        return entry_of(record)
 
     async def _invoke_callback(
         self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]

@@ -25,10 +25,11 @@ from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.relations import NOTE
 from memory.orchestrator.erasure.erasure import DELETE, UNMAKE, Erasure, Unmakes
 from memory.orchestrator.storage.collections import DERIVED_FROM, ENTRIES
-from memory.orchestrator.storage.entry_records import apply_changes
+from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, apply_changes
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.sources import (
     CONFIRM_SOURCES,
     EntrySource,
@@ -56,7 +57,7 @@ Stand = Callable[[str, MessageSource], Awaitable[bool]]
 """Returns whether the messages of a source exist, and none of them was erased."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Check:
     """A derived entry that is being stored by this process."""
 
@@ -146,13 +147,21 @@ class Derivatives:
             return True
         checks = self._checks.get(entry.key, [])
         gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
-        if gone is not None:
+        if gone is not None and not await self._is_confirmed(entry.key):
             await self._erasure.delete(
                 ENTRIES, entry.key, held="left", unmake="all", drops=frozenset({DELETE})
             )
             for check in checks:
                 check.gone = gone
         return True
+
+    async def _is_confirmed(self, key: Key) -> bool:
+        """Return whether another call has confirmed the entry since it was read.
+
+        That call may have deleted the sources, as its caller asked.
+        """
+        there = (await self._placement.locate(ENTRIES, key)).record
+        return there is not None and all(owed.step != CONFIRM_SOURCES for owed in there.owed)
 
     async def _stale_source(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
         """Return the first direct source whose content has changed since it was read.
@@ -173,20 +182,27 @@ class Derivatives:
 
     # -- erased ------------------------------------------------------------------------
 
-    async def delete(self, key: Key, expected: int | None = None) -> DeletedEntry:
+    async def delete(
+        self, key: Key, expected: int | None = None, request: RequestMark | None = None
+    ) -> DeletedEntry:
         """Delete an entry with the entries that were derived from it automatically.
 
         The result names the derived entries that stay. Only one call for a key may run
-        at a time.
+        at a time. A repeat of a request that has deleted the entry deletes nothing.
 
         Raises:
             VersionConflict: Another version than the expected one is stored, or none.
         """
+        if request is not None and request.repeats and await self.was_deleted_by(key, request):
+            return DeletedEntry(1, is_complete=False)
         self._kept[key] = None
+        note: dict[str, JsonValue] | None = None if request is None else {REQUEST: request.text}
         try:
-            is_deleted = await self._erasure.delete(ENTRIES, key, at=expected, unmake="automatic")
+            is_deleted = await self._erasure.delete(ENTRIES, key, at=expected, unmake="automatic", note=note)
         finally:
             kept = self._kept.pop(key)
+        if request is not None and not is_deleted and await self.was_deleted_by(key, request):
+            return DeletedEntry(1, is_complete=False)
         if expected is not None and not is_deleted:
             record = (await self._placement.locate(ENTRIES, key)).record
             stored = None if record is None else record.version
@@ -194,6 +210,17 @@ class Derivatives:
         return DeletedEntry(
             is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted
         )
+
+    async def was_deleted_by(self, key: Key, request: RequestMark) -> bool:
+        """Return whether an earlier call of the request has deleted the entry.
+
+        A later life under the id names the deletion before it.
+        """
+        there = await self._placement.locate(ENTRIES, key)
+        noted = None if there.tombstone is None else there.tombstone.note.get(REQUEST)
+        if there.record is not None:
+            noted = there.record.body.get(DELETED_BY)
+        return noted == request.text
 
     async def _unmake(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Delete the entries derived from a deleted entry: all, or the automatic ones.

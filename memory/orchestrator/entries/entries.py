@@ -23,7 +23,14 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import apply_changes, apply_draft, apply_given, entry_of
+from memory.orchestrator.storage.entry_records import (
+    REQUEST,
+    apply_changes,
+    apply_draft,
+    apply_given,
+    entry_of,
+    with_request,
+)
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
@@ -38,6 +45,7 @@ from memory.orchestrator.storage.outbox import (
 )
 from memory.orchestrator.storage.past_versions import kept_versions
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
@@ -63,6 +71,7 @@ class _UpsertCall:
     revive: bool
     consistency: Consistency | None
     steps: Sequence[PendingStep]
+    request: RequestMark | None
 
 
 class Entries:
@@ -117,12 +126,19 @@ class Entries:
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
         replays: set[str] | None = None,
+        request: RequestMark | None = None,
     ) -> Entry:
-        """Store one entry. With a key, a repeated write stores it exactly once."""
+        """Store one entry. With a key or a request, a repeat stores it exactly once."""
         try:
             return (
                 await self.write_many(
-                    tenant, [draft], revive=revive, consistency=consistency, steps=steps, replays=replays
+                    tenant,
+                    [draft],
+                    revive=revive,
+                    consistency=consistency,
+                    steps=steps,
+                    replays=replays,
+                    requests=[request],
                 )
             )[0]
         except PartialWrite as none_written:
@@ -137,10 +153,17 @@ class Entries:
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
         replays: set[str] | None = None,
+        requests: Sequence[RequestMark | None] | None = None,
     ) -> list[Entry]:
         """Store entries in order. See `EntryWriter.write_many`."""
         written = await self.writer.write_many(
-            tenant, drafts, revive=revive, consistency=consistency, steps=steps, replays=replays
+            tenant,
+            drafts,
+            revive=revive,
+            consistency=consistency,
+            steps=steps,
+            replays=replays,
+            requests=requests,
         )
         self.on_written(tenant, written)
         return written
@@ -282,10 +305,12 @@ class Entries:
         consistency: Consistency | None = None,
         *,
         expected: int | None = None,
+        request: RequestMark | None = None,
     ) -> Entry:
         """Apply the validated patch. The version before it is kept.
 
-        Without changes, the entry is returned unchanged.
+        Without changes, the entry is returned unchanged. A repeat of a request returns
+        the version that it made.
 
         Raises:
             VersionConflict: Another version than the expected one is stored.
@@ -295,6 +320,8 @@ class Entries:
             check_expected_version(record, expected)
             return changes
 
+        if request is not None and request.repeats and (done := await self._made(tenant, entry_id, request)):
+            return entry_of(done)
         if not changes:
             record = await self.live_record(tenant, entry_id, active=True)
             become(record, record.updated_at)
@@ -303,7 +330,7 @@ class Entries:
             record = await self.live_record(tenant, entry_id)
             become(record, record.updated_at)
             changes = await self.trust.let_change(tenant, record, changes)
-        entry = entry_of(await self._change(tenant, entry_id, become, consistency))
+        entry = entry_of(await self._change(tenant, entry_id, become, consistency, request))
         self.on_written(tenant, [entry])
         return entry
 
@@ -315,6 +342,7 @@ class Entries:
         consistency: Consistency | None = None,
         *,
         expected: int | None = None,
+        request: RequestMark | None = None,
     ) -> bool:
         """End the entry's validity window.
 
@@ -337,7 +365,7 @@ class Entries:
             return {"valid_to": when or max(start, now)}
 
         try:
-            await self._change(tenant, entry_id, ends, consistency)
+            await self._change(tenant, entry_id, ends, consistency, request)
         except NotFound:
             return False
         return True
@@ -394,6 +422,7 @@ class Entries:
         expected: int | None = None,
         revive: bool = True,
         steps: Sequence[PendingStep] = (),
+        request: RequestMark | None = None,
     ) -> tuple[Entry, bool]:
         """Store the entry under the draft's key, if it exists or not.
 
@@ -406,6 +435,7 @@ class Entries:
             expected: The version that must be stored; 0 for none.
             revive: Let the key of a deleted entry begin a new life.
             steps: Pending steps that a new entry gets in addition.
+            request: The mark of the request. A repeat finds the version that it made.
 
         Returns:
             The entry, and whether it was found as it is.
@@ -416,7 +446,7 @@ class Entries:
             InvalidInput: There is no entry, and the draft has no text for a new one.
             VersionConflict: Another version than the expected one is stored.
         """
-        call = _UpsertCall(draft, mode, expected, revive, consistency, steps)
+        call = _UpsertCall(draft, mode, expected, revive, consistency, steps, request)
         key = self.writer.pending(tenant, draft).record.key
         patience = RetryDeadline(self._placement, key.id)
         async with self._key_locks.take(ENTRIES, key, patience):
@@ -430,6 +460,8 @@ class Entries:
         """Try once. Returns None if another writer was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
+        if home is not None and (done := await self._made_version(home[0], call.request)) is not None:
+            return entry_of(done), True
         if home is not None and is_expired(home[0], now):
             if call.expected:
                 raise _mismatch(call.draft, call.expected, None)
@@ -451,6 +483,7 @@ class Entries:
         new = await self._changed(record, call, now)
         if new is record:
             return entry_of(record), True
+        new = with_request(new, call.request)
         if new.texts != record.texts:
             new = (await self._embeddings.embed_records([new]))[0]
         try:
@@ -477,6 +510,7 @@ class Entries:
                 let_in=True,
                 steps=call.steps,
                 replays=replays,
+                requests=[call.request],
             )
         except PartialWrite as refused:
             conflict = refused.conflicts[0]
@@ -533,9 +567,16 @@ class Entries:
         return True
 
     async def _change(
-        self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None
+        self,
+        tenant: str,
+        entry_id: str,
+        change: Change,
+        consistency: Consistency | None = None,
+        request: RequestMark | None = None,
     ) -> Record:
         """Change an entry, and retry if another writer changed it meanwhile.
+
+        If the request has changed it before, return the version that it made.
 
         Raises:
             TooMuchContention: Other writers were faster until the deadline.
@@ -544,22 +585,70 @@ class Entries:
             raise NotFound(entry_id)
         key, patience = Key(tenant, entry_id), RetryDeadline(self._placement, entry_id)
         async with self._key_locks.take(ENTRIES, key, patience):
-            while (stored := await self._attempt(key, change, consistency)) is None:
+            while (stored := await self._attempt(key, change, consistency, request)) is None:
                 await patience.wait()
             return stored
 
-    async def _attempt(self, key: Key, change: Change, consistency: Consistency | None) -> Record | None:
+    async def _attempt(
+        self, key: Key, change: Change, consistency: Consistency | None, request: RequestMark | None
+    ) -> Record | None:
         """Try a change once. Returns None if another writer was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
+        if home is not None and (done := await self._made_version(home[0], request)) is not None:
+            return done
         if home is None or is_expired(home[0], now) or not is_current(home[0], now):
             raise NotFound(key.id)
         record, store = home
         changes = change(record, now)
         new = apply_changes(record, changes, version=version_at(now, record.version))
+        new = with_request(new, request)
         if changes.keys() & {"content", "title"}:
             new = (await self._embeddings.embed_records([new]))[0]
         return await self._replace(store, record, new, consistency)
+
+    async def _made(self, tenant: str, entry_id: str, request: RequestMark) -> Record | None:
+        """Return the version of an entry that an earlier call of the request made."""
+        if not ids.is_id(entry_id):
+            return None
+        record = (await self._placement.locate(ENTRIES, Key(tenant, entry_id))).record
+        return None if record is None else await self._made_version(record, request)
+
+    async def _made_version(self, record: Record, request: RequestMark | None) -> Record | None:
+        """Return the version of the record that an earlier call of the request made.
+
+        Kept versions are only read if the record was changed since the request began.
+        """
+        if request is None or record.version < request.since:
+            return None
+        if record.body.get(REQUEST) == request.text:
+            return record
+        if record.previous is None:
+            return None
+        kept = await kept_versions(self._placement, record)
+        made = next((one for one in kept if one.body.get(REQUEST) == request.text), None)
+        return None if made is None else replace(made, tier=record.tier)
+
+    async def versions_of(self, tenant: str, wanted: Sequence[tuple[str, int]]) -> list[Entry | None]:
+        """Return the given versions of entries; None for those that may not be shown.
+
+        If a version is not kept any more, its entry is returned as it is now.
+        """
+        located = await self._placement.locate_many(ENTRIES, [Key(tenant, one) for one, _ in wanted])
+        found: dict[tuple[str, int], Record] = {}
+        for (entry_id, version), there in zip(wanted, located, strict=True):
+            record = there.record
+            if record is None or is_expired(record, self._placement.now()):
+                continue
+            if record.version != version:
+                kept = await kept_versions(self._placement, record)
+                made = next((one for one in kept if one.version == version), record)
+                record = replace(made, tier=record.tier)
+            found[entry_id, version] = record
+        shown = await self.trust.visible(tenant, list(found.values()))
+        readable = {id(record) for record in shown}
+        rows = [found.get(one) for one in wanted]
+        return [None if row is None or id(row) not in readable else entry_of(row) for row in rows]
 
     async def _replace(
         self,

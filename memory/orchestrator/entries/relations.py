@@ -14,9 +14,11 @@ from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.orphans import existing_keys, parents_of
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
+from memory.orchestrator.storage.entry_records import REQUEST
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import RequestMark
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
@@ -86,8 +88,9 @@ class Relations:
         *,
         restored_from: datetime | None = None,
         said: Mapping[str, JsonValue] | None = None,
+        request: RequestMark | None = None,
     ) -> Relation:
-        """Link two active entries.
+        """Link two active entries. A repeat of a request returns the link that it made.
 
         Args:
             restored_from: When an exported link was made. Its ends may be retired now.
@@ -100,6 +103,12 @@ class Relations:
         validation.one_of("relation", label, LABELS)
         if source_id == target_id:
             raise InvalidInput("target_id", "self-loops not allowed")
+        if request is not None:
+            said = {**(said or {}), REQUEST: request.text}
+            if request.repeats and ids.is_id(source_id):
+                made = await self._made_by(_link_key(Key(tenant, source_id), label, target_id), request)
+                if made is not None:
+                    return made
         try:
             source = await self._entries.live_record(tenant, source_id, active=restored_from is None)
             await self._entries.live_record(tenant, target_id, active=restored_from is None)
@@ -107,7 +116,25 @@ class Relations:
             raise InvalidInput(
                 "relation", "both entries must exist, be active and belong to this tenant"
             ) from None
-        return await self.make(source, label, target_id, restored_from, said)
+        try:
+            return await self.make(source, label, target_id, restored_from, said)
+        except Conflict:
+            made = None
+            if request is not None:
+                made = await self._made_by(_link_key(source.key, label, target_id), request)
+            if made is None:
+                raise
+            return made
+
+    async def _made_by(self, key: Key, request: RequestMark) -> Relation | None:
+        """Return the link if an earlier call of the request made it."""
+        there = (await self._placement.locate(RELATIONS, key)).record
+        return None if there is None or there.body.get(REQUEST) != request.text else relation_of(there)
+
+    async def get(self, tenant: str, relation_id: str) -> Relation | None:
+        """Return a relation by its id; None if there is none."""
+        there = (await self._placement.locate(RELATIONS, Key(tenant, relation_id))).record
+        return None if there is None else relation_of(there)
 
     async def make(
         self,
@@ -310,8 +337,8 @@ class Relations:
         """Delete a link, if it exists."""
         await self._erasure.delete(RELATIONS, _link_key(source, label, target_id), held="deleted")
 
-    async def unrelate(self, tenant: str, relation_id: str) -> bool:
-        """Delete a relation.
+    async def unrelate(self, tenant: str, relation_id: str, request: RequestMark | None = None) -> bool:
+        """Delete a relation. A repeat of a request that has deleted it deletes nothing.
 
         Returns:
             True once, then false. Also false if the relation was only left over from an
@@ -320,9 +347,17 @@ class Relations:
         if not ids.is_id(relation_id):
             return False
         key = Key(tenant, relation_id)
-        row = (await self._placement.locate(RELATIONS, key)).record
+        there = await self._placement.locate(RELATIONS, key)
+        row, tombstone = there.record, there.tombstone
+        if request is not None and tombstone is not None and tombstone.note.get(REQUEST) == request.text:
+            return True
         left_over = row is not None and not _ends(row) <= await self._ends_there([row], partial=True)
-        return await self._erasure.delete(RELATIONS, key) and not left_over
+        note: dict[str, JsonValue] | None = None if request is None else {REQUEST: request.text}
+        is_deleted = await self._erasure.delete(RELATIONS, key, note=note)
+        if request is not None and not is_deleted:  # perhaps by the same request just now
+            gone = (await self._placement.locate(RELATIONS, key)).tombstone
+            return gone is not None and gone.note.get(REQUEST) == request.text
+        return is_deleted and not left_over
 
 
 def _link_key(source: Key, label: str, target_id: str) -> Key:

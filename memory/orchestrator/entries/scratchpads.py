@@ -38,6 +38,7 @@ from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.split import SCRATCHPAD
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
@@ -108,6 +109,14 @@ Says = Callable[[_ScratchpadTail], Awaitable[dict[str, FieldValue]]]
 """Returns the fields of a row after this end."""
 
 
+class _Repeated(Exception):
+    """Raised where a request has appended its text before."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
 class Scratchpads:
     """Reads, appends to and clears scratchpads."""
 
@@ -129,8 +138,12 @@ class Scratchpads:
         outbox.register(PART, self._look_for_row)
         erasure.also.append(self._begin_anew)
 
-    async def append(self, tenant: str, agent: str | None, text: str) -> int:
+    async def append(
+        self, tenant: str, agent: str | None, text: str, request: RequestMark | None = None
+    ) -> int:
         """Append a text under a header with the current time.
+
+        A repeat of a request appends nothing, and returns the first size.
 
         Returns:
             The size of the scratchpad in bytes.
@@ -139,14 +152,33 @@ class Scratchpads:
             ScratchpadFull: There is no room for the text.
         """
         partition = Partition(tenant, scope_of(agent))
-        data = f"{header(self._placement.now())}{text}\n".encode()
+        at = self._placement.now() if request is None else request.begun_at
+        data = f"{header(at)}{text}\n".encode()
 
         async def append_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
+            if request is not None:
+                await self._refuse_repeat(partition, request)
             if end.size + len(data) > CAP:
                 raise ScratchpadFull(agent, CAP, end.size, len(data))
             return self._says(end, data)
 
-        return _number(await self._append(partition, data, append_fields), "size")
+        nonce = None if request is None else request.text
+        try:
+            return _number(await self._append(partition, data, append_fields, nonce), "size")
+        except _Repeated as repeated:
+            return repeated.size
+
+    async def _refuse_repeat(self, partition: Partition, request: RequestMark) -> None:
+        """Raise `_Repeated` if an earlier call of the request has put its row.
+
+        The end of the scratchpad was read before. So the row of a concurrent call is
+        found here, or takes the next place.
+        """
+        put = And((Eq("nonce", request.text), Gt("place", 0)))
+        query = Query(SCRATCHPADS, within(partition), put, limit=1, select=_TOLD)
+        page = await self._placement.page("scratchpad.find", self._placement.topology.archive, query)
+        if page.heads:
+            raise _Repeated(_number(page.heads[0], "size"))
 
     async def restore(self, tenant: str, agent: str | None, content: str) -> bool:
         """Fill a scratchpad that was never written with exported content.
@@ -227,8 +259,8 @@ class Scratchpads:
             else {**said, "parts": -(-len(data) // PART_BYTES)}
         )
 
-    async def _append(self, partition: Partition, data: bytes, of: Says) -> Record:
-        nonce, parts = self._placement.nonce(), list[Record]()
+    async def _append(self, partition: Partition, data: bytes, of: Says, nonce: str | None = None) -> Record:
+        nonce, parts = nonce or self._placement.nonce(), list[Record]()
         if len(data) > PART_BYTES:
             await of(await self._end(partition))  # refuses a text without room before anything is put
             parts = await self._lay(partition, nonce, data)

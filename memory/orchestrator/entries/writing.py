@@ -15,12 +15,19 @@ from memory.orchestrator.entries.admission import Admission, NewEntry
 from memory.orchestrator.erasure.erasure import EXPIRED, Erasure
 from memory.orchestrator.storage.collections import DIGEST, ENTRIES, SEQUENCE
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import apply_draft, entry_of, record_of, request_digest
+from memory.orchestrator.storage.entry_records import (
+    apply_draft,
+    entry_of,
+    record_of,
+    request_digest,
+    with_request,
+)
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import BORN_IN, kept_versions
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.sources import CONFIRMS, tracked_source, with_sources
 from memory.orchestrator.storage.versions import version_at
 from memory.orchestrator.trust.trust import Trust
@@ -49,10 +56,24 @@ class PendingEntry:
     conflict: Conflict | None = None
     replayed: bool = False
     """Whether an earlier write has stored the entry."""
+    request: RequestMark | None = None
+    """The request that writes it."""
 
     def owe(self, step: PendingStep) -> None:
         """Add a pending step to the entry."""
         self.steps, self.record = (*self.steps, step), replace(self.record, owed=(*self.record.owed, step))
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the entry's id derives from a key or a request."""
+        return self.draft.key is not None or self.request is not None
+
+    @property
+    def name(self) -> str:
+        """The key or the request, for messages."""
+        if self.draft.key is None and self.request is not None:
+            return f"request_id {self.request.name!r}"
+        return f"key {self.draft.identity!r}"
 
     @property
     def has_outcome(self) -> bool:
@@ -107,6 +128,7 @@ class EntryWriter:
         let_in: bool = False,
         steps: Sequence[PendingStep] = (),
         replays: set[str] | None = None,
+        requests: Sequence[RequestMark | None] | None = None,
     ) -> list[Entry]:
         """Store entries in order, batch by batch.
 
@@ -119,6 +141,7 @@ class EntryWriter:
             let_in: The drafts have passed the trust checks already.
             steps: Pending steps that each new entry gets in addition.
             replays: The ids of entries that an earlier write stored are added to it.
+            requests: The mark of each draft's request, so that it can be written again.
 
         Raises:
             PartialWrite: Some keyed drafts were in conflict; all others are stored.
@@ -129,11 +152,12 @@ class EntryWriter:
         if not let_in:
             drafts = await self._trust.let_in(tenant, drafts)
         pending: list[PendingEntry] = []
-        new_entries = [self._new_entry(tenant, draft) for draft in drafts] if self._quotas.quotas else []
+        asked = list(zip(drafts, requests or [None] * len(drafts), strict=True))
+        new_entries = [self._new_entry(tenant, *one) for one in asked] if self._quotas.quotas else []
         async with self._quotas.admit(tenant, new_entries) as stay:
             for start in range(0, len(drafts), self._placement.settings.batch):
                 pending += await self._write_batch(
-                    tenant, drafts[start : start + self._placement.settings.batch], revive, consistency, steps
+                    tenant, asked[start : start + self._placement.settings.batch], revive, consistency, steps
                 )
             stay |= {one.record.key for one in pending}
         if replays is not None:
@@ -170,12 +194,15 @@ class EntryWriter:
     async def _write_batch(
         self,
         tenant: str,
-        drafts: Sequence[EntryDraft],
+        asked: Sequence[tuple[EntryDraft, RequestMark | None]],
         revive: bool,
         consistency: Consistency | None,
         steps: Sequence[PendingStep],
     ) -> list[PendingEntry]:
-        pending = [self.pending(tenant, draft) async for draft in iterate_cooperatively(drafts)]
+        pending = [
+            self.pending(tenant, draft, request=request)
+            async for draft, request in iterate_cooperatively(asked)
+        ]
         await self.embed(pending)
         for one in pending if steps else ():
             for each in steps:
@@ -198,12 +225,17 @@ class EntryWriter:
                 record, owed=(*one.steps, *write_steps(self._placement, ENTRIES, record, one.store))
             )
 
-    def _new_entry(self, tenant: str, draft: EntryDraft) -> NewEntry:
-        one = self.pending(tenant, draft)
-        return NewEntry.of(one.record, derived=draft.key is not None)
+    def _new_entry(self, tenant: str, draft: EntryDraft, request: RequestMark | None) -> NewEntry:
+        one = self.pending(tenant, draft, request=request)
+        return NewEntry.of(one.record, derived=one.is_repeatable)
 
     def pending(
-        self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None
+        self,
+        tenant: str,
+        draft: EntryDraft,
+        supersedes: Sequence[str] = (),
+        asked: EntryDraft | None = None,
+        request: RequestMark | None = None,
     ) -> PendingEntry:
         """Return a draft as a pending entry.
 
@@ -213,12 +245,13 @@ class EntryWriter:
         now, scope = self._placement.now(), draft.scope.text
         routed = self._placement.kinds.of(ENTRIES).route(draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
-        record_id = (
-            ids.keyed_id(tenant, scope, draft.identity)
-            if draft.identity
-            else self._placement.new_id(tenant, scope)
-        )
-        digest = request_digest(asked or draft, supersedes) if draft.key else None
+        if draft.identity:
+            record_id = ids.keyed_id(tenant, scope, draft.identity)
+        elif request is not None:
+            record_id = ids.derived_id(tenant, scope, "request", request.text)
+        else:
+            record_id = self._placement.new_id(tenant, scope)
+        digest = request_digest(asked or draft, supersedes) if draft.key or request is not None else None
         key, sequence = Key(tenant, record_id), self._placement.next_sequence()
         record = record_of(
             draft,
@@ -229,19 +262,20 @@ class EntryWriter:
             sequence=sequence,
             digest=digest,
         )
+        record = with_request(record, request)
         if isinstance(draft, ImportedDraft):
-            return PendingEntry(draft, with_sources(record, draft.sources), store)
+            return PendingEntry(draft, with_sources(record, draft.sources), store, request=request)
         learnt = tracked_source(self._placement, tenant)
         if learnt is not None:
-            return PendingEntry(draft, with_sources(record, [learnt]), store, CONFIRMS)
-        return PendingEntry(draft, record, store)
+            return PendingEntry(draft, with_sources(record, [learnt]), store, CONFIRMS, request=request)
+        return PendingEntry(draft, record, store, request=request)
 
     async def _look_for_repeats(self, pending: Sequence[PendingEntry], revive: bool) -> None:
         """Look for keyed entries in later tiers first: they count as present too."""
         for store in dict.fromkeys(
-            one.store for one in pending if one.draft.key and self._placement.topology.later(one.store)
+            one.store for one in pending if one.is_repeatable and self._placement.topology.later(one.store)
         ):
-            keyed = [one for one in pending if one.draft.key and one.store is store]
+            keyed = [one for one in pending if one.is_repeatable and one.store is store]
             located = await self._placement.locate_many(
                 ENTRIES, [one.record.key for one in keyed], born_in=store
             )
@@ -270,7 +304,7 @@ class EntryWriter:
             if (error := rejection_error(store, outcome)) is not None:
                 raise error
             if not outcome.applied:
-                if one.draft.key is None:
+                if not one.is_repeatable:
                     if not is_own(one.record, outcome.stored, outcome.version):
                         raise Conflict(
                             f"a fresh id was taken already, which should not happen: {one.record.key.id}"
@@ -298,7 +332,8 @@ class EntryWriter:
             if left is not there:
                 self._begin_now(one)
                 there = left
-            if there.record is None and there.tombstone is not None and (revive or was_expired(there)):
+            is_free = one.draft.key is not None and (revive or was_expired(there))
+            if there.record is None and there.tombstone is not None and is_free:
                 await self._revive(one, there)
             else:
                 one.entry = await self._replay_write(one, there)
@@ -347,7 +382,6 @@ class EntryWriter:
 
         Later edits do not matter.
         """
-        named = f"key {one.draft.identity!r}"
         if there.record is not None:
             if (conflict := _conflict(one, there.record)) is not None:
                 raise conflict
@@ -359,9 +393,9 @@ class EntryWriter:
                 )
             )
         if there.tombstone is None:
-            raise StoreUnavailable(one.store.name, f"the entry under {named} is moving; try again")
+            raise StoreUnavailable(one.store.name, f"the entry under {one.name} is moving; try again")
         deleted_at = moment(there.tombstone.version)
-        raise Conflict(_was_deleted(named, deleted_at), one.record.key.id, deleted_at=deleted_at)
+        raise Conflict(_was_deleted(one, deleted_at), one.record.key.id, deleted_at=deleted_at)
 
     async def _first_version(self, record: Record) -> Record:
         if record.previous is None:
@@ -402,20 +436,24 @@ def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
     """
     if stands.fields.get(DIGEST) == one.record.fields[DIGEST]:
         return None
+    if one.draft.key is None:
+        return None  # its id derives from all that the request asks for
     if (
         isinstance(one.draft, ImportedDraft)
         and one.draft.named is not None
         and apply_draft(stands, one.draft, version=stands.version + 1) is stands
     ):
         return None  # the entry itself, from which the file was exported
-    return Conflict(f"key {one.draft.identity!r} was used in this scope for another entry", stands.key.id)
+    return Conflict(f"{one.name} was used in this scope for another entry", stands.key.id)
 
 
-def _was_deleted(named: str, when: datetime) -> str:
-    return (
-        f"the entry under {named} was deleted at {when.isoformat(timespec='seconds')}; write with revive=True"
-        " to begin a new life under the key"
+def _was_deleted(one: PendingEntry, when: datetime) -> str:
+    advice = (
+        "write with a new request_id to store another entry"
+        if one.draft.key is None
+        else "write with revive=True to begin a new life under the key"
     )
+    return f"the entry under {one.name} was deleted at {when.isoformat(timespec='seconds')}; {advice}"
 
 
 def was_expired(there: LocatedRecord) -> bool:

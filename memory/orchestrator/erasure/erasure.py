@@ -61,7 +61,18 @@ from memory.orchestrator.storage.steps import step
 from memory.policies.visibility import is_expired
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Everywhere, Ge, In, Lt, Query, within
-from memory.ports.record import Corrupt, Key, Mark, Partition, PendingStep, Record, Role, Stored, Tombstone
+from memory.ports.record import (
+    Corrupt,
+    JsonValue,
+    Key,
+    Mark,
+    Partition,
+    PendingStep,
+    Record,
+    Role,
+    Stored,
+    Tombstone,
+)
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, RaiseGeneration
 
@@ -138,6 +149,7 @@ class Erasure:
         held: OfHeld = "refused",
         unmake: Unmakes | None = None,
         drops: frozenset[str] = frozenset(),
+        note: Mapping[str, JsonValue] | None = None,
     ) -> bool:
         """Delete a record in every store. Returns false if there was none.
 
@@ -146,6 +158,7 @@ class Erasure:
             held: How to treat a record under legal hold.
             unmake: Which derived entries are deleted with it.
             drops: Names of pending steps of the record that are not carried out.
+            note: Added to the note of the tombstone.
 
         Raises:
             TooMuchContention: Other writers were faster until the deadline.
@@ -153,7 +166,7 @@ class Erasure:
         """
         try:
             return await self._delete(
-                collection, key, at, despite_holds=held == "deleted", unmake=unmake, drops=drops
+                collection, key, at, despite_holds=held == "deleted", unmake=unmake, drops=drops, note=note
             )
         except LegalHoldActive as error:
             if held == "refused":
@@ -170,6 +183,7 @@ class Erasure:
         despite_holds: bool,
         unmake: Unmakes | None,
         drops: frozenset[str],
+        note: Mapping[str, JsonValue] | None,
     ) -> bool:
         patience = RetryDeadline(self._placement, key.id)
         while True:
@@ -186,6 +200,8 @@ class Erasure:
                 await self.holds.refuse([record])
             await self._cache.invalidate(collection, key)
             deletion = self.deletion(collection, record, store, self._placement.next_version(record.version))
+            if note:
+                deletion = replace(deletion, note={**deletion.note, **note})
             if unmake is not None or drops:
                 owed = (*(one for one in deletion.owed if one.step not in drops), *unmakes(unmake))
                 until = None if owed else self._placement.tombstone_until()

@@ -30,6 +30,7 @@ __all__ = [
     "past_versions",
     "placement",
     "places",
+    "requests",
     "rollback_detection",
     "rounds",
     "session_keys",

@@ -318,6 +318,13 @@ OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),), upkeep=T
 """Operations of several steps that are under way. Their pending steps say what remains.
 """
 
+REQUESTS = Collection(
+    "requests", (Field("status", FieldType.TEXT), Field("about", FieldType.TAGS, indexed=True))
+)
+"""The calls that were made under request ids. The records hold digests, ids and
+versions; see `requests.py`.
+"""
+
 HOLDS = Collection("holds", (Field("held_scope", FieldType.TEXT, indexed=True),))
 """Legal holds, one record for each held thing. A hold on an entry names its scope too.
 """

@@ -33,10 +33,19 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.domain.versions import version_text
 from memory.orchestrator.storage.collections import SAID, SEQUENCE
+from memory.orchestrator.storage.requests import RequestMark
 from memory.policies.passage_splitting import fine_parts_of, is_long
 from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
+REQUEST = "request"
+"""In the body of a version, and in the note of a tombstone: the mark of the request
+that made it.
+"""
+DELETED_BY = "deleted_by"
+"""In the body of a record that was born over a tombstone: the mark of the request that
+deleted the life before.
+"""
 KEY = "key"
 """In the body of a record: the key that its writer gave it."""
 PINNED = "pinned"
@@ -182,6 +191,11 @@ def record_of(
     )
 
 
+def with_request(record: Record, request: RequestMark | None) -> Record:
+    """Return the record with the mark of the request that makes it, if any."""
+    return record if request is None else replace(record, body={**record.body, REQUEST: request.text})
+
+
 def pinned_at(record: Record) -> int:
     """Return when the entry got its conversation reference, in microseconds.
 
@@ -257,6 +271,7 @@ def apply_changes(
         fields["tags"] = tuple(changes["tags"])
     if "type" in changes:
         fields["type"] = changes["type"].value
+    body.pop(REQUEST, None)
     _note_stated(record, body, changes if stated is None else stated)
     before = all_in(fields)
     for name in (*ORIGIN_KINDS, "valid_to", "artifact_id"):

@@ -16,6 +16,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import BORN_IN, LIFE
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
@@ -68,7 +69,12 @@ class IdReuse:
             record,
             version=version,
             updated_at=moment(version) if stored_now else record.updated_at,
-            body={**record.body, LIFE: version, **({BORN_IN: tier} if tier != record.tier else {})},
+            body={
+                **record.body,
+                LIFE: version,
+                **({BORN_IN: tier} if tier != record.tier else {}),
+                **({DELETED_BY: tombstone.note[REQUEST]} if REQUEST in tombstone.note else {}),
+            },
             tier=tier,
         )
         return PreparedPut(reborn, home, AtVersion(tombstone.version))

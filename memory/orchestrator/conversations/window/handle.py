@@ -32,6 +32,7 @@ from memory.orchestrator.conversations.window_exits import WindowExitHandler
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.places import Places
+from memory.orchestrator.storage.requests import MADE_BY, RequestMark, marks_with, was_made_by
 from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
@@ -191,6 +192,7 @@ class Handle:
         *,
         expected: int | None = None,
         renew: bool = False,
+        request: RequestMark | None = None,
         **changes: JsonValue,
     ) -> SessionInfo:
         """Change values of the session that are not in its log.
@@ -201,6 +203,7 @@ class Handle:
         Args:
             expected: The version of the attributes that must be stored.
             renew: Give the attributes a new version even if nothing changes here.
+            request: The mark of the request. A repeat of it changes nothing.
 
         Raises:
             LegalHoldActive: The session is under legal hold, and a title or metadata
@@ -212,9 +215,13 @@ class Handle:
             stored = attributes_version(there)
             if expected not in (None, stored):
                 raise version_conflict(f"session {self.id}", expected, stored, self.id)
-            return {ATTRIBUTES: self._placement.next_version(max(stored, there.version))}
+            new = {ATTRIBUTES: self._placement.next_version(max(stored, there.version))}
+            return new if request is None else new | {MADE_BY: marks_with(there, request)}
 
         record, seen = await both_at_once(self._same_life(), self._log.load())
+        if request is not None and was_made_by(record, request):
+            self._record = record
+            return info_of(record, seen.state, self._log.gaps)
         await next_attributes(record)
         if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
             await self._sessions.refuse_change(self._log.life)
@@ -228,6 +235,10 @@ class Handle:
             )
         self._record = record
         return info_of(record, seen.state, self._log.gaps)
+
+    async def was_made_by(self, request: RequestMark) -> bool:
+        """Return whether a request created the session or changed its attributes."""
+        return was_made_by(await self._same_life(), request)
 
     async def note_access(self) -> datetime:
         """Note a read of the session; return its time.

@@ -1,0 +1,265 @@
+"""Request ids: a call that is repeated under its id changes nothing twice.
+
+Each request has a record in the archive. It is put before the call changes anything,
+and holds no content: only a digest of the request, its status, and then the ids and
+versions of the result. What the call stores carries a mark of the request, or an id
+that derives from it. So a repeat finds it, also if the call was cut off before it noted
+its result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from memory.domain import ids
+from memory.domain.errors import Conflict, StoreError
+from memory.domain.time import micros, moment
+from memory.orchestrator.storage.collections import REQUESTS
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.versions import version_at
+from memory.policies.visibility import is_expired
+from memory.ports.query import Has, Query, within
+from memory.ports.record import Corrupt, Key, Partition, Record
+from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, When
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+REQUESTS_SCOPE = "requests"
+BEGUN, DONE = "begun", "done"
+MADE_BY, MOST_MARKS = "requests", 32
+"""In the body of a session's record: the marks of the last requests that created or
+changed it. It keeps no earlier versions.
+"""
+KEPT = timedelta(hours=24)
+"""How long a request id is known."""
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far the clocks of two processes may differ."""
+MAX_RESULT_BYTES = 64 * 1024
+"""A longer result is not noted. A repeat then finds what was stored by its marks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call that changes something, with the caller's id for it."""
+
+    operation: str
+    request_id: str
+    digest: str
+    """The SHA-256 of all that the call asks for."""
+    about: tuple[str, ...]
+    """The digests of the partitions that it is about; see `partition_mark`."""
+
+    @classmethod
+    def of(
+        cls, operation: str, request_id: str, asked: Mapping[str, Any], about: Iterable[str] = ()
+    ) -> Request:
+        """Return the request of these arguments, JSON or values with stable texts."""
+        text = json.dumps(asked, sort_keys=True, ensure_ascii=False, default=str)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return cls(operation, request_id, digest, tuple(sorted(set(about))))
+
+    @property
+    def mark(self) -> str:
+        """The text of the request's mark; see `RequestMark`."""
+        named = json.dumps([self.operation, self.request_id, self.digest])
+        return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMark:
+    """Recognises what an earlier attempt of a request has stored."""
+
+    text: str
+    name: str
+    """The request id, for messages."""
+    since: int
+    """No version before this one carries the mark."""
+    repeats: bool
+    """Whether the request had begun before."""
+
+    @property
+    def begun_at(self) -> datetime:
+        """When the request began. All attempts of it have the same moment."""
+        return moment(self.since) + CLOCK_SKEW
+
+    def part(self, number: int) -> RequestMark:
+        """Return the mark of one of several things that the request stores."""
+        return replace(self, text=f"{self.text}:{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class BegunRequest:
+    """A request with its stored record."""
+
+    record: Record
+    mark: RequestMark
+    result: Any = None
+    """The noted result of an earlier attempt; None if there is none."""
+
+
+class Requests:
+    """The records of requests."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+
+    async def begin(self, tenant: str, request: Request) -> BegunRequest:
+        """Note that a request begins, or find what is known about it.
+
+        Raises:
+            Conflict: Another request was made under the id.
+        """
+        archive, stands = self._placement.topology.archive, 0
+        key = Key(tenant, ids.derived_id(tenant, REQUESTS_SCOPE, request.operation, request.request_id))
+        patience = RetryDeadline(self._placement, key.id)
+        when: When = Absent()
+        while True:
+            now = self._placement.now()
+            record = Record(
+                key,
+                REQUESTS_SCOPE,
+                version_at(now, stands),
+                now,
+                now,
+                expires_at=now + KEPT,
+                fields={"status": BEGUN, "about": request.about},
+                body={"digest": request.digest},
+                tier="mid",
+            )
+            outcome = await self._placement.write_one("request.begin", archive, Put(REQUESTS, record, when))
+            if outcome.applied:
+                record = replace(record, generation=outcome.generation)
+                return BegunRequest(record, _mark(request, record, repeats=False))
+            if (error := rejection_error(archive, outcome)) is not None:
+                raise error
+            there = outcome.stored
+            if isinstance(there, Record) and not is_expired(there, now):
+                if there.body.get("digest") != request.digest:
+                    raise Conflict(
+                        f"request_id {request.request_id!r} was used for another request. Use a new id for"
+                        " each request, and the same id only to repeat one"
+                    )
+                return BegunRequest(there, _mark(request, there, repeats=True), there.body.get("result"))
+            when = (
+                Newer()
+                if isinstance(there, Corrupt)  # it is lost, and no call fails for that
+                else Absent()
+                if there is None
+                else AtVersion(there.version)
+            )
+            stands = outcome.version or 0
+            await patience.wait()
+
+    async def once(
+        self,
+        tenant: str,
+        request: Request | None,
+        work: Callable[[RequestMark | None], Awaitable[T]],
+        note: Callable[[T], Mapping[str, Any]],
+        read: Callable[[Any], Awaitable[T]],
+    ) -> T:
+        """Do a call; a repeat of it returns the first result.
+
+        Args:
+            work: Does the call. It must find what an earlier attempt has stored.
+            note: Returns the ids and versions of the result, as JSON.
+            read: Returns the result of a request that is done, from its note.
+
+        Raises:
+            Conflict: Another request was made under the id.
+        """
+        if request is None:
+            return await work(None)
+        begun = await self.begin(tenant, request)
+        if begun.result is not None:
+            return await read(begun.result)
+        done = await work(begun.mark)
+        await self.finish(begun, note(done))
+        return done
+
+    async def finish(self, begun: BegunRequest, result: Mapping[str, Any]) -> None:
+        """Note the result of a request. The call has its answer even if this fails."""
+        text = json.dumps(result)
+        if len(text) > MAX_RESULT_BYTES:
+            return
+        archive, before = self._placement.topology.archive, begun.record
+        record = replace(
+            before,
+            version=self._placement.next_version(before.version),
+            updated_at=self._placement.now(),
+            fields={**before.fields, "status": DONE},
+            body={**before.body, "result": json.loads(text)},
+        )
+        try:
+            put = Put(REQUESTS, record, AtVersion(before.version))
+            outcome = await self._placement.write_one("request.end", archive, put)
+            if (error := rejection_error(archive, outcome)) is not None:
+                raise error
+        except StoreError as error:
+            log.warning("the result of request %s was not noted: %s", before.key.id, error)
+
+    async def forget(self, partition: Partition, generation: int) -> None:
+        """Delete the records about an erased partition."""
+        archive = self._placement.topology.archive
+        query = Query(
+            REQUESTS,
+            within(Partition(partition.tenant, REQUESTS_SCOPE)),
+            Has("about", partition_mark(partition.tenant, partition.scope)),
+            limit=self._placement.settings.page,
+            select=frozenset(),
+        )
+        async for page in self._placement.pages("request.find", archive, query):
+            gone = [
+                Delete(
+                    REQUESTS,
+                    head.key,
+                    version=self._placement.next_version(head.version),
+                    when=AtVersion(head.version),
+                    discard_at=self._placement.tombstone_until(),
+                )
+                for head in page.heads
+            ]
+            if gone:
+                await self._placement.write("request.forget", archive, *gone)
+
+
+def was_made_by(record: Record, request: RequestMark) -> bool:
+    """Return whether the request has created or changed a record that keeps marks."""
+    marks: Any = record.body.get(MADE_BY, ())
+    return request.text in marks
+
+
+def marks_with(record: Record, request: RequestMark) -> list[str]:
+    """Return the latest marks of a record, and that of the request."""
+    marks: Any = record.body.get(MADE_BY, ())
+    return [*marks, request.text][-MOST_MARKS:]
+
+
+def with_made_by(record: Record, request: RequestMark) -> Record:
+    """Return the record with the mark of a request that creates or changes it."""
+    return replace(record, body={**record.body, MADE_BY: list(marks_with(record, request))})
+
+
+def partition_mark(tenant: str, scope: str) -> str:
+    """Return the text by which the records of requests name a partition.
+
+    It is the digest that the partition's ids contain.
+    """
+    return f"{ids.partition_digest(tenant, scope):08x}"
+
+
+def partition_mark_of(record_id: str) -> str:
+    """Return the text by which a record's partition is named."""
+    return f"{ids.digest_of(record_id):08x}"
+
+
+def _mark(request: Request, record: Record, *, repeats: bool) -> RequestMark:
+    return RequestMark(request.mark, request.request_id, micros(record.created_at - CLOCK_SKEW), repeats)
