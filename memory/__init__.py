@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import VersionConflict as VersionConflict
     from memory.domain.errors import WrongArguments as WrongArguments
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
+    from memory.domain.filters import Filter as Filter
     from memory.domain.legal_hold import LegalHold as LegalHold
     from memory.domain.message import Message as Message
     from memory.domain.message import ToolCall as ToolCall
@@ -202,6 +203,7 @@ _HOMES = {
         "SlidingWindowProvider",
         "SummarizingProvider",
     ),
+    "memory.domain.filters": ("Filter",),
     "memory.facade.resources.session": ("Session",),
     "memory.facade.scoped": ("ScopedMemory",),
     "memory.facade.search_options": ("SearchBoost", "SearchFilter"),
@@ -265,6 +267,7 @@ __all__ = [
     "ExitedMessages",
     "ExtractedFact",
     "Extraction",
+    "Filter",
     "ForkedProcess",
     "FormatMismatch",
     "FoundEntry",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -165,6 +165,45 @@ def all_of(*parts: Condition | None) -> Condition | None:
     """Return the conjunction of the given conditions; None if there are none."""
     kept = tuple(p for p in parts if p is not None)
     return None if not kept else kept[0] if len(kept) == 1 else And(kept)
+
+
+ALWAYS, NEVER = And(()), Or(())
+
+
+def simplify(part: Condition) -> Condition:
+    """Return an equal condition without parts that are always or never true."""
+    match part:
+        case And(parts) | Or(parts):
+            kind, neutral = type(part), type(part)(())
+            kept = tuple(one for p in parts if (one := simplify(p)) != neutral)
+            if any(isinstance(one, And | Or) and not one.parts for one in kept):
+                return NEVER if isinstance(part, And) else ALWAYS
+            return kept[0] if len(kept) == 1 else kind(kept)
+        case Not(inner):
+            inner = simplify(inner)
+            return NEVER if inner == ALWAYS else ALWAYS if inner == NEVER else Not(inner)
+        case _:
+            return part
+
+
+def widen(part: Condition, knows: Callable[[Condition], bool]) -> Condition:
+    """Return a condition without the comparisons that somebody does not know.
+
+    Every record that meets the given condition meets the returned one; others may too.
+    """
+    return simplify(_without_unknown(part, knows, ALWAYS, NEVER))
+
+
+def _without_unknown(
+    part: Condition, knows: Callable[[Condition], bool], unknown: Condition, opposite: Condition
+) -> Condition:
+    match part:
+        case And(parts) | Or(parts):
+            return type(part)(tuple(_without_unknown(p, knows, unknown, opposite) for p in parts))
+        case Not(inner):
+            return Not(_without_unknown(inner, knows, opposite, unknown))
+        case _:
+            return part if knows(part) else unknown
 
 
 SYSTEM_FIELDS = frozenset(

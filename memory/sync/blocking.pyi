@@ -57,6 +57,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import (
     Compaction,
     Context,
+    DeletedEntries,
     DeletedEntry,
     ErasedScope,
     ErasedTenant,
@@ -92,6 +93,7 @@ from memory.facade.runtime.access import (
 )
 from memory.facade.search_options import (
     BrowseOptions,
+    FilterInput,
     RetrieveOptions,
     SearchOptions,
 )
@@ -312,7 +314,16 @@ class BlockingScopedMemory:
 
 class BlockingEntries:
     def __init__(self, access: Access) -> None: ...
-    def iterate(self, scope: Scope | str | None = ..., *, include_retired: bool = ...) -> Iterator[Entry]: ...
+    def iterate(
+        self,
+        scope: Scope | str | None = ...,
+        *,
+        filter: FilterInput | None = ...,
+        include_retired: bool = ...,
+    ) -> Iterator[Entry]: ...
+    def delete_many(
+        self, filter: FilterInput, *, scope: Scope | str | None = ..., include_retired: bool = ...
+    ) -> DeletedEntries: ...
     def history(self, entry_id: str, *, superseded: bool = ...) -> list[Entry]: ...
     def source_messages(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(
@@ -625,7 +636,9 @@ class BlockingAdmin:
         derived: bool = ...,
         dry_run: bool = ...,
     ) -> RevertReport: ...
-    def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
+    def export(
+        self, scope: Scope | str | None = ..., *, filter: FilterInput | None = ...
+    ) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,
         source: Source,

@@ -18,11 +18,14 @@ from memory.facade.arguments import Moment, consistency_of, flag, length, moment
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.facade.search_options import (
-    SearchFilter,
+    FilterInput,
+    Scalar,
+    and_all,
     filter_of,
     least_relevance,
     metadata_of,
     search_mode,
+    split_filter,
     tags_of,
     types_of,
 )
@@ -42,7 +45,7 @@ from memory.orchestrator.storage.callbacks import invoke
 from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of
 from memory.policies.browse_cursor import place_of
-from memory.policies.entry_query import EntryQuery, Scalar, SearchMode
+from memory.policies.entry_query import EntryQuery, SearchMode
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.cooperative import iterate_cooperatively
@@ -355,6 +358,7 @@ class Access:
         within: str = "",
         any_tags: Sequence[str] | None = None,
         metadata: Mapping[str, Scalar] | None = None,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         before: Moment | None = None,
         cursor: str | None = None,
         anywhere: bool = False,
@@ -394,7 +398,7 @@ class Access:
             order=validation.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
             limit=validation.whole_limit(limit, default=unless_told),
             any_tags=tags_of(f"{within}any_tags", any_tags),
-            metadata=metadata_of(f"{within}metadata", metadata),
+            filter=and_all((metadata_of("metadata", metadata), filter_of(filter))),
             before=moment(f"{within}before", before),
             along=along,
             updated_before=moment("updated_before", updated_before),
@@ -419,7 +423,7 @@ class Access:
         preferred: Preferences = INDIFFERENT,
         limit: int | None = None,
         mode: SearchMode = "hybrid",
-        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
@@ -438,9 +442,11 @@ class Access:
         `advisor` replaces the advisor of the memory.
         """
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        short, others = split_filter(filter)
         asked = self.entry_query(
             scope,
-            **filter_of(filter),
+            **short,
+            filter=others,
             within="filter.",
             limit=limit,
             unless_told=SEARCH_LIMIT,

@@ -172,15 +172,15 @@ class Derivatives:
 
     # -- erased ------------------------------------------------------------------------
 
-    async def delete(self, key: Key) -> DeletedEntry:
+    async def delete(self, key: Key, at: int | None = None) -> DeletedEntry:
         """Delete an entry with the entries that were derived from it automatically.
 
         The result names the derived entries that stay. Only one call for a key may run
-        at a time.
+        at a time. With `at`, the entry is deleted only at this version.
         """
         self._kept[key] = None
         try:
-            is_deleted = await self._erasure.delete(ENTRIES, key, unmake="automatic")
+            is_deleted = await self._erasure.delete(ENTRIES, key, at=at, unmake="automatic")
         finally:
             kept = self._kept.pop(key)
         return DeletedEntry(
