@@ -20,6 +20,7 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
+    JsonPath,
     Le,
     Lt,
     Not,
@@ -62,7 +63,7 @@ def condition_of(part: Filter | None, collection: Collection) -> Condition | Non
     """Return a condition that every record which passes the filter meets.
 
     Others may meet it too. Stores have no condition for titles, contents, moments in
-    metadata, and values that are objects or lists.
+    metadata, values that are objects or lists, and `contains` in metadata.
     """
     if part is None:
         return None
@@ -92,6 +93,8 @@ def _wide(part: Filter, collection: Collection, wide: bool) -> Condition:
 def _compared(part: Comparison, collection: Collection) -> Condition | None:
     """Return an exact condition; None if stores have none."""
     name = part.path[0]
+    if name == METADATA and part.operator != "contains" and all(map(_is_scalar, _values(part))):
+        return JsonPath(part.path, part.operator, part.value)
     if name == METADATA or name in _TEXTS:
         return None
     field = _OWN_ID if name == "id" and collection.field(_OWN_ID) else name
@@ -107,6 +110,10 @@ def _compared(part: Comparison, collection: Collection) -> Condition | None:
     if any(value_problem(kind, field, one) for one in bound):  # it equals no value that a store can hold
         return None
     return In(field, bound) if part.operator == "in" else _COMPARISONS[part.operator](field, bound[0])
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
 
 
 def _values(part: Comparison) -> tuple[Any, ...]:

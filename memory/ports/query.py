@@ -18,10 +18,11 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from memory.domain.errors import InvalidInput
+from memory.domain.filters import Operator
 from memory.domain.ids import is_id
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection
-from memory.ports.record import FieldValue, Key, Partition, Role, Stored
+from memory.ports.record import FieldValue, JsonValue, Key, Partition, Role, Stored
 
 # -- where -----------------------------------------------------------------------------
 
@@ -153,7 +154,27 @@ class StartsWith:
     prefix: str
 
 
-Condition: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | StartsWith | And | Or | Not
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """The value at a path in the body compares so with a scalar.
+
+    `parts` are keys of objects, from the body on. `value` is text, a number, a boolean
+    or None; a tuple of these for `in`, and None for `exists`. The meaning is that of
+    `memory.domain.filters.holds`. It has no NUL; a text in a body that has one may
+    compare in any way.
+
+    A store may ignore it: then its answer has more records, and never fewer.
+    `BaseStore` replaces the comparisons that an adapter does not make: see its
+    `_reads_json`.
+    `count` and `delete_matching` refuse it, because there more is wrong.
+    """
+
+    parts: tuple[str, ...]
+    operator: Operator
+    value: JsonValue = None
+
+
+Condition: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | StartsWith | JsonPath | And | Or | Not
 
 MAX_FILTER_DEPTH = 32
 MAX_FILTER_PARTS = 1_000
@@ -184,6 +205,17 @@ def simplify(part: Condition) -> Condition:
             return NEVER if inner == ALWAYS else ALWAYS if inner == NEVER else Not(inner)
         case _:
             return part
+
+
+def has_json(part: Condition | None) -> bool:
+    """Return whether a condition names a path in the body."""
+    match part:
+        case And(parts) | Or(parts):
+            return any(has_json(p) for p in parts)
+        case Not(inner):
+            return has_json(inner)
+        case _:
+            return isinstance(part, JsonPath)
 
 
 def widen(part: Condition, knows: Callable[[Condition], bool]) -> Condition:

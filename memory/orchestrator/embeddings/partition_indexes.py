@@ -373,6 +373,7 @@ def _record(head: Head) -> Record:
 
 
 def _is_known(part: Condition) -> bool:
+    """Return whether an index knows the compared field; it has no bodies."""
     return getattr(part, "field", None) in _KNOWN
 
 

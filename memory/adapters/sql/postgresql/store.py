@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -31,11 +32,12 @@ from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.server.store import AuditPage, ServerStore
+from memory.adapters.sql.shapes import is_comparable
 from memory.ports.batch import BatchRollback
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.query import Hit, Search
+from memory.ports.query import Hit, JsonPath, Search
 from memory.ports.record import JsonValue
 from memory.ports.server_probe import expect_server
 from memory.ports.store import Health
@@ -46,6 +48,7 @@ _SIZE = (
     " ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname = ANY($2::text[])"
 )
 
+_NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"
 """The lock timeout of a call that several callers share.
 
@@ -79,6 +82,10 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         self._reads_only = False
 
     # -- life --------------------------------------------------------------------------
+
+    def _reads_json(self, part: JsonPath) -> bool:
+        """In a path of PostgreSQL, a number also selects an element of a list."""
+        return is_comparable(part) and not any(map(_NUMBER.fullmatch, part.parts))
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         place, schema = self._config.addresses[0], self._config.schema

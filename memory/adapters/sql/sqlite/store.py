@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.sql import reading
 from memory.adapters.sql.naming import BARE_FORM
+from memory.adapters.sql.shapes import is_comparable
 from memory.adapters.sql.sqlite.audit import audit
 from memory.adapters.sql.sqlite.batch import carry_out
 from memory.adapters.sql.sqlite.candidates import candidates
@@ -41,7 +42,7 @@ from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
-from memory.ports.query import Hit, Search
+from memory.ports.query import Hit, JsonPath, Search
 from memory.ports.record import Corrupt, JsonValue, Key, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
@@ -119,6 +120,9 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
     async def _close(self) -> None:
         await self._driver.close()
         self._cache.clear()
+
+    def _reads_json(self, part: JsonPath) -> bool:
+        return is_comparable(part)
 
     async def _check(self) -> Health:
         path = self._config.path

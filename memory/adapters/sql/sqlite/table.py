@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
-from memory.adapters.sql.shapes import Shaper, Values
+from memory.adapters.sql.shapes import Values
 from memory.adapters.sql.sqlite import quarantine
+from memory.adapters.sql.sqlite.bodies import SqliteConditions, SqliteShaper
 from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, fold_derived, id_bytes
 from memory.adapters.sql.sqlite.config import Thresholds
 from memory.adapters.sql.sqlite.schema import tables_of
@@ -40,10 +41,13 @@ class SqliteTable(Table[Session]):
     codec: SqliteCodec
     thresholds: Thresholds
 
+    def conditions(self) -> SqliteConditions:
+        return SqliteConditions(self.table)
+
     def __init__(self, collection: Collection, thresholds: Thresholds) -> None:
         codec = SqliteCodec(collection)
         self.tables = tables_of(collection)
-        super().__init__(codec, Shaper(collection, codec.at, TYPES), self.tables.table, thresholds)
+        super().__init__(codec, SqliteShaper(collection, codec.at, TYPES), self.tables.table, thresholds)
         self.words = word_index_of(collection)
         self.revisions = Revisions(self.name)
         self.any_quarantined = (

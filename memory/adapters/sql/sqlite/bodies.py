@@ -1,0 +1,45 @@
+"""Comparisons of values in bodies, which are JSON text, by SQLite's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from memory.adapters.sql.conditions import Conditions
+from memory.adapters.sql.shapes import Shaper
+
+
+def path_text(parts: Sequence[str]) -> str:
+    """Return a path as SQLite writes it."""
+    return "$" + "".join(f'."{key}"' for key in parts)
+
+
+class SqliteShaper(Shaper):
+    """Binds paths in bodies as SQLite writes them."""
+
+    def bind_path(self, parts: Sequence[str]) -> str:
+        return path_text(parts)
+
+
+class SqliteConditions(Conditions):
+    """Builds conditions with SQLite's JSON functions.
+
+    A damaged body is no JSON, and has no value at any path.
+    """
+
+    def json_column(self, kind: str, path: sa.BindParameter[Any] | tuple[str, ...]) -> sa.ColumnElement[Any]:
+        body = self._table.c.body
+        at: Any = _quoted(path_text(path)) if isinstance(path, tuple) else path
+        is_json, found = sa.func.json_valid(body), sa.func.json_type(body, at)
+        if kind == "type":
+            return sa.case((is_json, found))
+        types = ("text",) if kind == "text" else ("integer", "real")
+        is_kind = found.in_([_quoted(name) for name in types])
+        return sa.case((sa.and_(is_json, is_kind), sa.func.json_extract(body, at)))
+
+
+def _quoted(text: str) -> sa.ColumnElement[str]:
+    """Return a text written out, so that an index on the same expression applies."""
+    return sa.literal_column("'" + text.replace("'", "''") + "'", sa.Text())
