@@ -96,17 +96,22 @@ def _condition(key: object, value: object, field: str, room: int) -> Filter:
         return _all_of([_inside((METADATA, _text(name)), one, room) for name, one in value.items()])
     if key in SHORT and not (key in FIELDS and isinstance(value, Mapping)):
         return _SHORT_FILTERS[key](f"{field}.{key}", value)
-    path = tuple(key.split("."))
+    path = parse_path(key, f"{field}.{key[:80]}")
     if path[0] == METADATA and len(path) > 1:
-        if "" in path:
-            raise InvalidInput(
-                f"{field}.{key[:80]}",
-                "has an empty key between dots. A key with dots is written {'metadata': {'a.b': 1}}",
-            )
         return _inside(path, value, room)
     if path[0] not in FIELDS or len(path) > 1:
         raise _unknown_key(key, field)
     return _compared(path, value) if isinstance(value, Mapping) else comparison(path, "==", value)
+
+
+def parse_path(key: str, field: str = "indexes") -> tuple[str, ...]:
+    """Return the keys of a path with dots, such as `metadata.address.city`."""
+    path = tuple(key.split("."))
+    if path[0] == METADATA and "" in path:
+        raise InvalidInput(
+            field, "has an empty key between dots. A key with dots is written {'metadata': {'a.b': 1}}"
+        )
+    return check_path(path) if path[0] == METADATA and len(path) > 1 else path
 
 
 def _text(key: object) -> str:

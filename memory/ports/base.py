@@ -84,6 +84,11 @@ class BaseStore(ABC):
         self._capabilities = self.claims
         self._collections: dict[str, Collection] = {}
         self._opened = False
+        self.json_paths: Mapping[str, frozenset[tuple[str, ...]]] = {}
+        """Paths in bodies that callers filter by, by collection. Set it before `open`.
+
+        A store with indexes on expressions has one for each path.
+        """
         self._opening = asyncio.Lock()
         self._calls_under_way = 0
         """Calls in progress; `close` waits for them."""

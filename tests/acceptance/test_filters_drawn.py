@@ -70,6 +70,14 @@ MOMENTS = [
 SCALARS: list[Any] = [*NUMBERS, *TEXTS, *MOMENTS, True, False, None]
 KEYS = ["n", "t", "m", "x", "a.b", "with space", 'qu"ote', "quo'te", "back\\slash", "$d", "é", "[0]", "0"]
 NESTED = ["k", "deep"]
+INDEXED = [
+    "metadata.n",
+    'metadata.qu"ote',
+    "metadata.quo'te",
+    "metadata.back\\slash",
+    "metadata.o.k",
+    "metadata.0",
+]
 TYPES, TAGS = ("user", "project", "context"), ("a", "A", "a b", "ä")
 ORDERINGS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
@@ -323,7 +331,9 @@ def _params() -> list[Any]:
 @pytest.fixture(params=_params())
 async def open_memory(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Memory]:
     placing: Placing = request.param
-    async with Memory(placing.config(tmp_path), embedder="none", tenant="acme", clock=clock) as memory:
+    async with Memory(
+        placing.config(tmp_path), embedder="none", tenant="acme", clock=clock, indexes=INDEXED
+    ) as memory:
         yield memory
     forget(tmp_path)
 

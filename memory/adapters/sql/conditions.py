@@ -28,7 +28,7 @@ SortKey = tuple[sa.ColumnElement[Any], str, bool, sa.BindParameter[Any] | None]
 The last row is the one that ended the previous page.
 """
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "<": operator.lt,
     "<=": operator.le,
@@ -182,7 +182,7 @@ class Conditions:
             case ("in", field, codes):
                 return self._present(field, self.column(field).in_(self.values(codes)))
             case (sign, field, code):
-                return self._present(field, _OPERATORS[sign](self.column(field), self.value(code)))
+                return self._present(field, OPERATORS[sign](self.column(field), self.value(code)))
             case _:
                 raise AssertionError(shape)
 
@@ -191,8 +191,9 @@ class Conditions:
         column = self.json_column(kind, self.value("p") if path is None else path)
         if sign == "exists":
             return column.is_not(None)
-        value = self.json_value(kind, self.value(codes))
-        return sa.and_(column.is_not(None), _OPERATORS[sign](column, value))
+        values = [self.json_value(kind, value) for value in self.values(codes)]
+        compared = column.in_(values) if sign == "in" else OPERATORS[sign](column, values[0])
+        return sa.and_(column.is_not(None), compared)
 
     def json_column(self, kind: str, path: sa.BindParameter[Any] | tuple[str, ...]) -> sa.ColumnElement[Any]:
         """Return the value at a path of the body, if it has the type; else NULL.

@@ -69,7 +69,11 @@ NOTHING: Any = object()
 """A value that no value of a field can equal."""
 
 
-def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool = False) -> Shape:
+BY_BODY = "body"
+"""Says of a place that an index on bodies finds the rows; see `by_body`."""
+
+
+def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool | str = False) -> Shape:
     """Return the shape of the place to look in.
 
     It has few different counts of partitions, so that few statements are built. A
@@ -96,6 +100,28 @@ def names(part: Shape, fields: frozenset[str]) -> bool:
             [names(inner, fields) for inner in part[1:]]
         )
     return part[0] in ("=", "in") and part[1] in fields
+
+
+def by_body(part: Shape) -> bool:
+    """Whether an index on a path in bodies finds every passing row.
+
+    It has one of some values there, or one between two values. A single bound may let
+    nearly all rows pass, and these are better read in order.
+    """
+    match part:
+        case ("json", kind, "=" | "in", path, _):
+            return kind != "type" and path is not None
+        case ("or", *parts):
+            return bool(parts) and all(map(by_body, parts))
+        case ("and", *parts):
+            bounds = [(kind, path, sign[0]) for _, kind, sign, path, _ in filter(_is_bound, parts)]
+            return any(map(by_body, parts)) or len(set(bounds)) > len({bound[:2] for bound in bounds})
+        case _:
+            return False
+
+
+def _is_bound(part: Shape) -> bool:
+    return part[0] == "json" and part[2][0] in "<>" and part[3] is not None
 
 
 def walks(order: Sequence[Order]) -> bool:
@@ -209,11 +235,11 @@ class Shaper:
         numbers = [one for one in wanted if not isinstance(one, bool) and isinstance(one, int | float)]
         constants = [_CONSTANTS[one] for one in wanted if one is None or isinstance(one, bool)]
         parts = [
-            self._json_part(kind, sign, part, [one], values)
+            self._json_part(kind, "in" if len(some) > 1 else sign, part, some, values)
             for kind, some in (("text", texts), ("number", numbers), ("type", constants))
-            for one in some
+            if some
         ]
-        return ("or", *parts)
+        return parts[0] if len(parts) == 1 else ("or", *parts)
 
     def _json_part(self, kind: str, sign: str, part: JsonPath, bound: Sequence[Any], values: Values) -> Shape:
         declared = part.parts in self.json_paths

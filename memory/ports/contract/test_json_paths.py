@@ -44,7 +44,7 @@ BODIES: list[dict[str, Any]] = [
 ]
 FIRST = len(BODIES) - len(VALUES)
 """The number of the record with the first value."""
-EVERY = list(range(len(BODIES)))
+NUMBERED = list(range(len(BODIES)))
 
 
 def having(*wanted: Any) -> list[int]:
@@ -61,7 +61,7 @@ def path(operator: Any, value: Any = None, *parts: str) -> JsonPath:
 
 
 ONES = having(1, 1.0)
-CASES: dict[str, tuple[Condition, list[int]]] = {
+JSON_CASES: dict[str, tuple[Condition, list[int]]] = {
     "an integer equals the same real number": (path("==", 1), ONES),
     "a real number equals the same integer": (path("==", 1.0), ONES),
     "a real number": (path("==", 1.5), having(1.5)),
@@ -76,13 +76,13 @@ CASES: dict[str, tuple[Condition, list[int]]] = {
     "true is no number": (path("==", True), having(True)),
     "false is no number": (path("==", False), having(False)),
     "null is a value": (path("==", None), having(None)),
-    "unequal, missing or of another type": (Not(path("==", 1)), [n for n in EVERY if n not in ONES]),
-    "unequal to null": (Not(path("==", None)), [n for n in EVERY if n not in having(None)]),
+    "unequal, missing or of another type": (Not(path("==", 1)), [n for n in NUMBERED if n not in ONES]),
+    "unequal to null": (Not(path("==", None)), [n for n in NUMBERED if n not in having(None)]),
     "numbers below": (path("<", 1), having(0, -1, 2.5e-9, -(2**63))),
     "numbers up to": (path("<=", 1), having(0, -1, 1, 1.0, 2.5e-9, -(2**63))),
     "numbers above": (path(">", 1.5), having(2**53, 2**53 + 1, 2**63 - 1, 1e300)),
     "numbers from": (path(">=", 2**53), having(2**53, 2**53 + 1, 2**63 - 1, 1e300)),
-    "not below": (Not(path("<", 1)), [n for n in EVERY if n not in having(0, -1, 2.5e-9, -(2**63))]),
+    "not below": (Not(path("<", 1)), [n for n in NUMBERED if n not in having(0, -1, 2.5e-9, -(2**63))]),
     "texts below by code point": (path("<", "A"), having("", "10", "9", "%", "\x01")),
     "texts from a character": (path(">=", "\uffff"), having("\uffff", "\U0001f600")),
     "texts above": (path(">", "b"), having("á", "\uffff", "\U0001f600", 'it\'s "quoted"', "back\\slash")),
@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Condition, list[int]]] = {
     "one of none": (path("in", ()), []),
     "not one of several": (
         Not(path("in", (1, "a"))),
-        [n for n in EVERY if n not in (*ONES, *having("a"))],
+        [n for n in NUMBERED if n not in (*ONES, *having("a"))],
     ),
     "a value there": (path("exists"), [*range(FIRST, len(BODIES))]),
     "no value there": (Not(path("exists")), [*range(FIRST)]),
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[Condition, list[int]]] = {
 
 
 async def _found(store: Store, part: Condition) -> list[int]:
-    ids = {id_of(n): n for n in EVERY}
+    ids = {id_of(n): n for n in NUMBERED}
     return sorted(ids[one] for one in await query_ids(store, part=part))
 
 
@@ -115,14 +115,14 @@ async def test_values_in_bodies_compare_exactly_or_not_at_all(store: Store) -> N
         store, *[put(record(n, body=body, fields={"type": "t"})) for n, body in enumerate(BODIES)]
     )
     wrong: dict[str, object] = {}
-    for why, (part, expected) in CASES.items():
+    for why, (part, expected) in JSON_CASES.items():
         for name, whole, wanted in (
             (why, part, sorted(expected)),
             (f"{why}, and more", And((Eq("type", "t"), Or((part, Eq("type", "none"))))), sorted(expected)),
-            (f"{why}, not", Not(part), [n for n in EVERY if n not in expected]),
+            (f"{why}, not", Not(part), [n for n in NUMBERED if n not in expected]),
         ):
             found = await _found(store, whole)
-            wrong |= {} if found in (wanted, EVERY) else {name: (found, wanted)}
+            wrong |= {} if found in (wanted, NUMBERED) else {name: (found, wanted)}
     assert not wrong, "filter: (found, expected)"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, ClassVar
 from uuid import UUID
@@ -10,13 +11,17 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSON
 
 from memory.adapters.sql.columns import PARTITIONS, field_column
-from memory.adapters.sql.conditions import Conditions, SqlCondition, constant
+from memory.adapters.sql.conditions import OPERATORS, Conditions, SqlCondition, constant
 from memory.adapters.sql.postgresql.codec import array
 from memory.adapters.sql.postgresql.schema import indexed_part
 from memory.adapters.sql.server.filters import ExactShaper
 from memory.adapters.sql.shapes import Shape
 
 _TYPES: dict[str, sa.types.TypeEngine[Any]] = {**Conditions.types, "u": sa.Uuid()}
+
+
+_COMPARED = {"=": operator.eq, "<": operator.le, ">": operator.ge}
+"""How the beginnings of texts compare where the texts compare so."""
 
 
 class PgShaper(ExactShaper):
@@ -94,6 +99,17 @@ class PgConditions(Conditions):
                 )
             case _:
                 return super().filter(shape)
+
+    def _in_body(self, kind: str, sign: str, path: tuple[str, ...] | None, codes: str) -> SqlCondition:
+        """Return the comparison; an index has only the beginning of a text."""
+        if kind != "text" or path is None or sign == "exists":
+            return super()._in_body(kind, sign, path, codes)
+        column, values = self.json_column(kind, path), self.values(codes)
+        beginning, beginnings = indexed_part(column), [indexed_part(value) for value in values]
+        if sign == "in":
+            return sa.and_(column.is_not(None), beginning.in_(beginnings), column.in_(values))
+        begins = _COMPARED[sign[0]](beginning, beginnings[0])
+        return sa.and_(column.is_not(None), begins, OPERATORS[sign](column, values[0]))
 
     def json_column(self, kind: str, path: sa.BindParameter[Any] | tuple[str, ...]) -> sa.ColumnElement[Any]:
         """Return the value at a path of the body; see `Conditions`.

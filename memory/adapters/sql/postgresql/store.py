@@ -6,10 +6,13 @@ import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import asyncpg
+import sqlalchemy as sa
 
+from memory.adapters.sql.bodies import body_indexes
 from memory.adapters.sql.naming import TableNames, form_and_format
 from memory.adapters.sql.postgresql.audit import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batch import PgBatch, write_one
@@ -25,8 +28,10 @@ from memory.adapters.sql.postgresql.connection import (
 )
 from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
+from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.migrate import DatabaseInspection, PgSchema, look, make_ready, may_write
 from memory.adapters.sql.postgresql.partitions import PgDirectory
+from memory.adapters.sql.postgresql.schema import indexed_part
 from memory.adapters.sql.postgresql.search import search
 from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.table import PgTable
@@ -55,6 +60,10 @@ _HURRIED = "SET LOCAL lock_timeout = '100ms'"
 A put that would wait, such as for a process that hangs within a transaction, then does
 not delay the others.
 """
+
+
+def _key_of(kind: str, column: Any) -> Any:
+    return indexed_part(column) if kind == "text" else column
 
 
 class PostgresStore(ServerStore[Connection, PgTable]):
@@ -111,10 +120,13 @@ class PostgresStore(ServerStore[Connection, PgTable]):
                         if collection.vector:
                             table, most = names.table(collection.name), self._thresholds.embedded_at_once
                             await embed_the_rest(connection, schema, table, self._found.namespace, most)
+            self._tables = self._make_tables(self._found.comparison.tables)
+            if not self._reads_only:
+                with contextlib.suppress(*MAY_NOT_WRITE):
+                    await self._index_bodies(connection)
         finally:
             await goodbye(connection)
         self._take_format(pg_schema.noted)
-        self._tables = self._make_tables(self._found.comparison.tables)
         self._capabilities = self._settings.limit(self.claims)
         if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
@@ -141,10 +153,25 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         namespace = self._found.namespace if self._found is not None else ""
         vector_type = f'"{namespace}".vector' if namespace else ""
         names, schema, stored = self._directory.names, self._config.schema, self._stored
-        return {
+        tables = {
             name: PgTable(c, names, schema, vector_type, self._thresholds, stored.get(name))
             for name, c in collections.items()
         }
+        for name, paths in self.json_paths.items():
+            tables[name].shaper.json_paths = paths
+        return tables
+
+    async def _index_bodies(self, connection: Connection) -> None:
+        """Make the indexes on values in bodies that are missing.
+
+        Writers of the table wait meanwhile.
+        """
+        for name, paths in self.json_paths.items():
+            table, labels = self._tables[name].table, partial(self._directory.names.index, "ix", name)
+            for index in body_indexes(table, paths, PgConditions, labels, _key_of):
+                made = sa.schema.CreateIndex(index, if_not_exists=True)
+                with contextlib.suppress(asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
+                    await connection.execute(str(made.compile(dialect=PgTable.dialect)))
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         schema = PgSchema(self.name, self._config.schema, self._config.prefix)

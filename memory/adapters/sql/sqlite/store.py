@@ -32,7 +32,7 @@ from memory.adapters.sql.sqlite.migrate import (
 from memory.adapters.sql.sqlite.partitions import SqliteDirectory
 from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.table import SqliteTable, table_of
+from memory.adapters.sql.sqlite.table import SqliteTable, index_bodies, table_of
 from memory.adapters.sql.sqlite.worker import run_synchronously
 from memory.adapters.sql.store import SqlStore
 from memory.adapters.sql.table import DamagedRow
@@ -106,6 +106,10 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             lambda session: complete(session, schema, collections),
         )
         self._take_format(schema.noted)
+        self._driver.declared.json_paths = self.json_paths
+        if self.json_paths and not self._driver.is_read_only:
+            there = {collection.name: collection for collection in collections}
+            await self._driver.write(lambda session: index_bodies(session, there))
 
     async def _read_format(self) -> str | None:
         return await self._driver.read(lambda session: versions(session)[1])
