@@ -7,7 +7,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import asyncpg
 import sqlalchemy as sa
@@ -38,11 +38,12 @@ from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.server.store import AuditPage, ServerStore
 from memory.adapters.sql.shapes import is_comparable
+from memory.ports.base import Question
 from memory.ports.batch import BatchRollback
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.query import Hit, JsonPath, Search
+from memory.ports.query import Condition, Hit, JsonPath, Page, Query, Search, has_json, widen
 from memory.ports.record import JsonValue
 from memory.ports.server_probe import expect_server
 from memory.ports.store import Health
@@ -53,6 +54,7 @@ _SIZE = (
     " ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname = ANY($2::text[])"
 )
 
+T = TypeVar("T")
 _NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"
 """The lock timeout of a call that several callers share.
@@ -60,6 +62,10 @@ _HURRIED = "SET LOCAL lock_timeout = '100ms'"
 A put that would wait, such as for a process that hangs within a transaction, then does
 not delay the others.
 """
+
+
+def _is_of_fields(part: Condition) -> bool:
+    return not isinstance(part, JsonPath)
 
 
 def _key_of(kind: str, column: Any) -> Any:
@@ -259,17 +265,40 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
         return await self._in_transaction(connection, work)
 
+    async def _query(self, query: Query) -> Page:
+        return await self._or_wider(super()._query, query)
+
     async def _search(self, wanted: Search) -> list[Hit]:
-        return await self._with(
-            lambda connection: search(connection, self._table(wanted.collection), self._pg_directory, wanted)
+        return await self._or_wider(
+            lambda asked: self._with(
+                lambda connection: search(
+                    connection, self._table(asked.collection), self._pg_directory, asked
+                )
+            ),
+            wanted,
         )
 
     async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        return await self._with(
-            lambda connection: candidates(
-                connection, self._table(asked.collection), self._pg_directory, asked
-            )
+        return await self._or_wider(
+            lambda wanted: self._with(
+                lambda connection: candidates(
+                    connection, self._table(wanted.collection), self._pg_directory, wanted
+                )
+            ),
+            asked,
         )
+
+    async def _or_wider(self, ask: Callable[[Question], Awaitable[T]], asked: Question) -> T:
+        """Ask, and again without comparisons in bodies if a damaged body is no JSON.
+
+        PostgreSQL 15 cannot check a text before it reads it as JSON.
+        """
+        try:
+            return await ask(asked)
+        except asyncpg.DataError:
+            if asked.filter is None or not has_json(asked.filter):
+                raise
+            return await ask(replace(asked, filter=widen(asked.filter, _is_of_fields)))
 
     # -- upkeep ------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from memory.ports.contract.support import (
     record,
     search_hits,
 )
-from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
+from memory.ports.query import Eq, Everywhere, JsonPath, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, PendingStep, Record, pack_vector
 from memory.ports.writes import Absent, Always, Newer, Status
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
@@ -157,3 +157,15 @@ async def test_deleted_text_is_gone_from_every_table(store: PostgresStore, raw: 
     rows = await raw("SELECT * FROM {s}.memory_samples")
     assert len(rows) == 1
     assert "abracadabra" not in repr(rows)
+
+
+async def test_a_body_that_is_no_json_stops_no_comparison_in_other_bodies(
+    store: PostgresStore, raw: Raw
+) -> None:
+    await apply_all(store, *[put(full(n)) for n in range(3)])
+    await damage(raw, 1, "body = '{'")
+    page = await store.query(Query(SAMPLES, within(HERE), JsonPath(("n",), "==", 2)))
+    assert key_of(2) in [one.key for one in page.records]
+    assert key_of(1) not in [one.key for one in page.records]
+    page = await store.query(Query(SAMPLES, within(HERE), JsonPath(("n",), "==", 2)))
+    assert [one.key for one in page.records] == [key_of(2)]
