@@ -89,7 +89,7 @@ def _condition(key: object, value: object, field: str, room: int) -> Filter:
     if not isinstance(key, str):
         raise InvalidInput(field, f"has a key that is not text: {type(key).__name__}")
     if key in COMBINATIONS:
-        return _combined(key, value, f"{field}.{key}", room)
+        return _combination(key, value, f"{field}.{key}", room)
     if value is None and key in SHORT:
         return AllOf(())
     if key == METADATA and isinstance(value, Mapping):
@@ -101,7 +101,7 @@ def _condition(key: object, value: object, field: str, room: int) -> Filter:
         return _inside(path, value, room)
     if path[0] not in FIELDS or len(path) > 1:
         raise _unknown_key(key, field)
-    return _compared(path, value) if isinstance(value, Mapping) else comparison(path, "==", value)
+    return _operations(path, value) if isinstance(value, Mapping) else comparison(path, "==", value)
 
 
 def parse_path(key: str, field: str = "indexes") -> tuple[str, ...]:
@@ -118,7 +118,7 @@ def _text(key: object) -> str:
     return validation.text("filter.metadata", key)
 
 
-def _combined(key: str, value: object, field: str, room: int) -> Filter:
+def _combination(key: str, value: object, field: str, room: int) -> Filter:
     if key == "$not":
         return Negation(_parse(value, field, room - 1))
     if not isinstance(value, list | tuple) or not value:
@@ -139,7 +139,7 @@ def _inside(path: tuple[str, ...], value: object, room: int) -> Filter:
             "is empty. Write {'$exists': True} for any value, or {'$eq': {}} for an empty object",
         )
     if any(isinstance(name, str) and name.startswith("$") for name in value):
-        return _compared(path, value)
+        return _operations(path, value)
     bare = next((name for name in value if name in _SYMBOLS or f"${name}" in OPERATORS), None)
     if bare is not None:
         here, sign = ".".join(path)[:80], _SYMBOLS.get(bare, f"${bare}")
@@ -151,7 +151,7 @@ def _inside(path: tuple[str, ...], value: object, room: int) -> Filter:
     return _all_of([_inside((*path, _text(name)), one, room - 1) for name, one in value.items()])
 
 
-def _compared(path: tuple[str, ...], value: Mapping[Any, object]) -> Filter:
+def _operations(path: tuple[str, ...], value: Mapping[Any, object]) -> Filter:
     """Return the comparisons of a value by operators, such as `{"$gt": 3}`."""
     field = "filter." + ".".join(check_path(path))[:80]
     if not value:
@@ -166,7 +166,7 @@ def _operation(path: tuple[str, ...], field: str, name: object, value: object) -
         there = Comparison(path, "exists")
         return there if value else Negation(there)
     if name == "$not" and isinstance(value, Mapping):
-        return Negation(_compared(path, value))
+        return Negation(_operations(path, value))
     if name in _OPERATORS:
         return comparison(path, _OPERATORS[name], value)
     if name in _OPPOSITES:

@@ -85,12 +85,12 @@ def _wide(part: Filter, collection: Collection, wide: bool) -> Condition:
             return Not(_wide(inner, collection, not wide))
         case Comparison():
             unknown = ALWAYS if wide else NEVER
-            return _compared(part, collection) or unknown
+            return _exact_condition(part, collection) or unknown
         case _:
             raise AssertionError(part)
 
 
-def _compared(part: Comparison, collection: Collection) -> Condition | None:
+def _exact_condition(part: Comparison, collection: Collection) -> Condition | None:
     """Return an exact condition; None if stores have none."""
     name = part.path[0]
     if name == METADATA and part.operator != "contains" and all(map(_is_scalar, _values(part))):

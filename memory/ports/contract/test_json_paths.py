@@ -102,7 +102,7 @@ JSON_CASES: dict[str, tuple[Condition, list[int]]] = {
 }
 
 
-async def _found(store: Store, part: Condition) -> list[int]:
+async def _numbers_found_by(store: Store, part: Condition) -> list[int]:
     ids = {id_of(n): n for n in NUMBERED}
     return sorted(ids[one] for one in await query_ids(store, part=part))
 
@@ -121,7 +121,7 @@ async def test_values_in_bodies_compare_exactly_or_not_at_all(store: Store) -> N
             (f"{why}, and more", And((Eq("type", "t"), Or((part, Eq("type", "none"))))), sorted(expected)),
             (f"{why}, not", Not(part), [n for n in NUMBERED if n not in expected]),
         ):
-            found = await _found(store, whole)
+            found = await _numbers_found_by(store, whole)
             wrong |= {} if found in (wanted, NUMBERED) else {name: (found, wanted)}
     assert not wrong, "filter: (found, expected)"
 

@@ -45,15 +45,15 @@ class SqliteConditions(Conditions):
 
     def json_column(self, kind: str, path: sa.BindParameter[Any] | tuple[str, ...]) -> sa.ColumnElement[Any]:
         body = self._table.c.body
-        at: Any = _quoted(path_text(path)) if isinstance(path, tuple) else path
+        at: Any = _quote(path_text(path)) if isinstance(path, tuple) else path
         is_json, found = sa.func.json_valid(body), sa.func.json_type(body, at)
         if kind == "type":
             return sa.case((is_json, found))
         types = ("text",) if kind == "text" else ("integer", "real")
-        is_kind = found.in_([_quoted(name) for name in types])
+        is_kind = found.in_([_quote(name) for name in types])
         return sa.case((sa.and_(is_json, is_kind), sa.func.json_extract(body, at)))
 
 
-def _quoted(text: str) -> sa.ColumnElement[str]:
+def _quote(text: str) -> sa.ColumnElement[str]:
     """Return a text written out, so that an index on the same expression applies."""
     return sa.literal_column("'" + text.replace("'", "''") + "'", sa.Text())

@@ -68,7 +68,7 @@ class SqliteDriver:
         return self._reader is not None and self._writer is None
 
     @property
-    def declared(self) -> DeclaredCollections:
+    def declarations(self) -> DeclaredCollections:
         """The collections as their tables are, for all connections."""
         return self._tables.declared
 

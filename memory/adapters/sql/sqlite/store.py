@@ -106,7 +106,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             lambda session: complete(session, schema, collections),
         )
         self._take_format(schema.noted)
-        self._driver.declared.json_paths = self.json_paths
+        self._driver.declarations.json_paths = self.json_paths
         if self.json_paths and not self._driver.is_read_only:
             there = {collection.name: collection for collection in collections}
             await self._driver.write(lambda session: index_bodies(session, there))
