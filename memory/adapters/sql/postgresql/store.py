@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -54,6 +55,7 @@ _SIZE = (
     " ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname = ANY($2::text[])"
 )
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 _NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"
@@ -170,14 +172,19 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     async def _index_bodies(self, connection: Connection) -> None:
         """Make the indexes on values in bodies that are missing.
 
-        Writers of the table wait meanwhile.
+        Writers of the table wait meanwhile. If a damaged body is no JSON, there is no
+        index until an audit has repaired it and the store is opened again.
         """
         for name, paths in self.json_paths.items():
             table, labels = self._tables[name].table, partial(self._directory.names.index, "ix", name)
             for index in body_indexes(table, paths, PgConditions, labels, _key_of):
                 made = sa.schema.CreateIndex(index, if_not_exists=True)
-                with contextlib.suppress(asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
+                try:
                     await connection.execute(str(made.compile(dialect=PgTable.dialect)))
+                except asyncpg.DataError as error:
+                    log.warning("store '%s': no index on %s was made: %s", self.name, name, error)
+                except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
+                    continue  # another process was faster
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         schema = PgSchema(self.name, self._config.schema, self._config.prefix)

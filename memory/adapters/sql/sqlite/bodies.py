@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,16 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import Conditions, SqlCondition
 from memory.adapters.sql.shapes import BY_BODY, Shape, Shaper
+from memory.adapters.sql.sqlite.session import Session
+
+
+def has_json(session: Session) -> bool:
+    """Return whether SQLite was built with its JSON functions."""
+    try:
+        session.row("SELECT json_valid('{}')")
+    except sqlite3.OperationalError:
+        return False
+    return True
 
 
 def path_text(parts: Sequence[str]) -> str:

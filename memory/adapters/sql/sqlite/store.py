@@ -16,6 +16,7 @@ from memory.adapters.sql.naming import BARE_FORM
 from memory.adapters.sql.shapes import is_comparable
 from memory.adapters.sql.sqlite.audit import audit
 from memory.adapters.sql.sqlite.batch import carry_out
+from memory.adapters.sql.sqlite.bodies import has_json
 from memory.adapters.sql.sqlite.candidates import candidates
 from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.connection import SqliteDriver
@@ -72,6 +73,8 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         super().__init__(name, SqliteDirectory(), thresholds)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         self._run = ""
+        self._has_json = False
+        """Whether SQLite was built with its JSON functions."""
         if self._config.path is None:
             self._capabilities = replace(self.claims, durable=False, shared=False)
         elif self._config.synchronous == "NORMAL":
@@ -106,6 +109,9 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             lambda session: complete(session, schema, collections),
         )
         self._take_format(schema.noted)
+        self._has_json = await self._driver.read(has_json)
+        if not self._has_json:
+            return
         self._driver.declarations.json_paths = self.json_paths
         if self.json_paths and not self._driver.is_read_only:
             there = {collection.name: collection for collection in collections}
@@ -126,7 +132,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         self._cache.clear()
 
     def _reads_json(self, part: JsonPath) -> bool:
-        return is_comparable(part)
+        return self._has_json and is_comparable(part)
 
     async def _check(self) -> Health:
         path = self._config.path
