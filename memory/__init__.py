@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import VersionConflict as VersionConflict
     from memory.domain.errors import WrongArguments as WrongArguments
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
+    from memory.domain.filters import Filter as Filter
     from memory.domain.legal_hold import LegalHold as LegalHold
     from memory.domain.message import Message as Message
     from memory.domain.message import ToolCall as ToolCall
@@ -214,6 +215,7 @@ _HOMES = {
         "SlidingWindowProvider",
         "SummarizingProvider",
     ),
+    "memory.domain.filters": ("Filter",),
     "memory.facade.resources.session": ("Session",),
     "memory.facade.scoped": ("ScopedMemory",),
     "memory.facade.search_options": ("SearchBoost", "SearchFilter"),
@@ -282,6 +284,7 @@ __all__ = [
     "ExitedMessages",
     "ExtractedFact",
     "Extraction",
+    "Filter",
     "ForkedProcess",
     "FormatMismatch",
     "FoundEntry",

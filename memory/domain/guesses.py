@@ -36,6 +36,8 @@ PLACES = {
     "ScopedMemory": "view",
     "MemoryManager": "manager",
     "MessageStream": "stream",
+    "Filter": "Filter",
+    "FieldPath": 'Filter.metadata("price")',
     "Entry": "entry",
     "FoundEntry": "hit",
     "FoundMessage": "found",
@@ -52,6 +54,7 @@ _OF_SESSION = ("Session", 'memory.session("s1", user="ada")', "The session has i
 _OF_VIEW = ("ScopedMemory", 'memory.scoped(Scope.user("ada"))', "The view has its scope.")
 _MESSAGE = ("message", '{"role": "user", "content": "hello"}')
 _METADATA = ("filter", '{"metadata": {"kind": "recipe"}}')
+_WHERE = ("filter", '{"metadata.price": {"$gt": 3}}')
 _ERASE_USER = ("Memory.delete", 'memory.admin.erase_user("ada")')
 
 ARGUMENTS: dict[str, tuple[Answer, ...]] = {
@@ -170,8 +173,8 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     "limit": (("last", "5", "budget=4_000 limits the tokens."), ("budget", "4_000")),
     "max_tokens token_limit tokens token_budget max_token_limit max_context": (("budget", "4_000"),),
     "offset skip page start_after": (("cursor", "page.cursor"),),
-    "where filters metadata_filter metadata_filters query_filter filter_dict search_filter": (
-        _METADATA,
+    "where filters metadata_filter metadata_filters query_filter filter_dict search_filter expr": (
+        _WHERE,
         ("metadata", '{"kind": "recipe"}'),
     ),
     "filter": (("metadata", '{"kind": "recipe"}'), ("tags", '["home"]')),
@@ -227,6 +230,9 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "forget delete_all delete_user reset": 'memory.admin.erase_user("ada")',
         "clear delete_scope delete_namespace": 'memory.admin.erase("user:ada")',
         "remove": "memory.delete(entry.id)",
+        "delete_many delete_where delete_by_filter delete_entities": (
+            'memory.entries.delete_many({"metadata.kind": "draft"})'
+        ),
         "count len size": "memory.admin.stats()",
         "list get_all all get_memories fetch items": 'memory.retrieve(Scope.user("ada"))',
         "iter scan keys": "memory.browse()",
@@ -277,6 +283,8 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "said_in": "memory.entries.source_messages(entry.id)",
         "versions": "memory.entries.history(entry.id)",
         "add create": _WRITE,
+        "delete delete_where delete_all": 'memory.entries.delete_many({"metadata.kind": "draft"})',
+        "filter where find": 'memory.browse(filter={"metadata.price": {"$gt": 3}})',
         "expire retire": "memory.entries.invalidate(entry.id)",
     },
     "Sessions": {
@@ -332,6 +340,20 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "title": "hit.entry.title",
         "created_at": "hit.entry.created_at",
         "message": "hit.entry",
+    },
+    "Filter": {
+        "and_ all all_of And must": "(Filter.metadata('price') > 3) & (Filter.field('type') == 'user')",
+        "or_ any any_of Or should": "(Filter.metadata('price') > 3) | (Filter.field('type') == 'user')",
+        "not_ Not must_not": "~(Filter.metadata('price') > 3)",
+    },
+    "FieldPath": {
+        "eq equals": "Filter.metadata('kind') == 'recipe'",
+        "ne not_equals": "Filter.metadata('kind') != 'recipe'",
+        "gt gte lt lte ge le between": "Filter.metadata('price') > 3",
+        "isin is_in one_of any_of among": "Filter.metadata('kind').in_(['recipe', 'menu'])",
+        "notin not_in nin": "~Filter.metadata('kind').in_(['recipe', 'menu'])",
+        "has includes any": "Filter.field('tags').contains('home')",
+        "is_null isnull is_none": "~Filter.metadata('kind').exists()",
     },
     "FoundMessage": {
         "text": "found.content",

@@ -120,6 +120,21 @@ class ErasedScope(int):
         return {"entries": int(self), "sessions_left": list(self.sessions_left)}
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class DeletedEntries(ResultMixin):
+    """The entries that `delete_many` deleted.
+
+    `deleted` counts those that matched the filter. `held` has the ids of matching
+    entries that stay under a legal hold. `kept` and `is_complete` are as in
+    `DeletedEntry`, for all deleted entries.
+    """
+
+    deleted: int = 0
+    held: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    is_complete: bool = True
+
+
 class DeletedEntry(int):
     """The number of deleted entries, 1 or 0. It is true if there was one.
 

@@ -742,7 +742,8 @@ class Memory(AsyncContext, LoopBound):
 
         The list's `cursor` asks for the next page of the same question; it is None at
         the end. No entry is lost or comes twice, whichever writes happen between the
-        pages. Stores have no index of metadata: entries are read until enough match.
+        pages. With a filter that a store does not apply as a whole, a page may end
+        early: it then has fewer entries, a cursor, and a note in `degraded`.
 
         Args:
             tags: The entry has all of these tags.
@@ -750,6 +751,8 @@ class Memory(AsyncContext, LoopBound):
             types: The entry has one of these types.
             metadata: The entry's metadata has each of these keys with exactly this
                 value.
+            filter: Any other condition, as a `Filter` or a dict such as
+                `{"metadata.price": {"$gt": 3}}`.
             since: The entry was created at or after this moment.
             before: The entry was created before this moment.
             include_narrower: With a user's scope, list the entries of the session
@@ -791,6 +794,7 @@ class Memory(AsyncContext, LoopBound):
             types: The entry has one of these types.
             tags: The entry has all of these tags. They are compared as a whole and
                 exactly.
+            filter: As in `retrieve`.
             since: The entry was created at or after this moment.
             updated_before: The entry was last changed before this moment.
             as_of: As in `retrieve`.
@@ -852,7 +856,8 @@ class Memory(AsyncContext, LoopBound):
         entries with the tag. `boost["conversation_id"]` raises entries of that
         conversation. `filter` removes entries that do not match.
         `filter={"types": ["user"], "tags": ["home"]}` finds only entries of the type
-        that have the tag.
+        that have the tag. `filter={"metadata.price": {"$gt": 3}}`, or a `Filter`,
+        compares metadata and fields of entries.
 
         Without `boost["types"]` the search raises the types that the question itself
         seems to ask for, unless `intent` is False. Other boosts and filters do not
@@ -880,11 +885,13 @@ class Memory(AsyncContext, LoopBound):
             messages: Find messages too (`FoundMessage`): with a scope `session:ID`,
                 those of that session; with a scope `user:ID`, those of all sessions
                 with that user. Messages and entries share one order and one limit.
-                Filters by types, tags and metadata leave messages out, and so do
+                Filters leave messages out, except by `since` and `before`, and so do
                 `as_of`, `known_at` and a blank query.
 
         Returns:
-            The hits, best first. `degraded` names tiers that could not be searched.
+            The hits, best first. `degraded` names tiers that could not be searched. It
+            also says if a filter passed fewer than `limit` of the best 10,000
+            candidates.
 
         Raises:
             InvalidInput: `mode="semantic"` without an embedder; `min_relevance` in a

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypedDict, cast, get_args
+from functools import reduce
+from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from memory.domain import validation
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
+from memory.domain.filter_parsing import SHORT, parse_filter
+from memory.domain.filters import AllOf, Filter, check_size
 from memory.facade.arguments import Moment, check_names, flag, real
-from memory.policies.entry_query import Scalar, SearchMode
+from memory.policies.entry_query import SearchMode
 from memory.policies.ranking.preferences import Preferences
 
 DAY = timedelta(days=1)
+Scalar: TypeAlias = str | int | float | bool | None
+"""A JSON value without nested values."""
 
 
 class SearchFilter(TypedDict, total=False):
-    """The filter of a search. An entry must satisfy every key.
+    """The short keys of a filter. An entry must satisfy every key.
 
-    A plain `dict` will do.
+    A plain `dict` will do. It may have other keys too: fields of entries, paths in the
+    metadata, and `$and`, `$or`, `$not`; see `Filter`.
     """
 
     types: Sequence[EntryType | str] | None
@@ -28,15 +35,20 @@ class SearchFilter(TypedDict, total=False):
     """The entry has all of these tags."""
     any_tags: Sequence[str] | None
     """The entry has at least one of these tags."""
-    metadata: Mapping[str, Scalar] | None
+    metadata: Mapping[str, Any] | None
     """The entry's metadata has each of these keys with exactly this value.
 
-    Stores do not index metadata: a search reads candidates until enough of them match.
+    In place of a value there may be operators, such as `{"$gt": 3}`, or a dict of keys
+    inside this one.
     """
     since: Moment | None
     """The entry was created at or after this moment."""
     before: Moment | None
     """The entry was created before this moment."""
+
+
+FilterInput: TypeAlias = Filter | SearchFilter | Mapping[str, Any]
+"""A `Filter`, or a dict such as `{"types": ["user"], "metadata.price": {"$gt": 3}}`."""
 
 
 class SearchBoost(TypedDict, total=False):
@@ -63,7 +75,7 @@ class SearchOptions(TypedDict, total=False):
     limit: int | None
     mode: Literal["hybrid", "lexical", "semantic"]
     boost: SearchBoost | None
-    filter: SearchFilter | None
+    filter: FilterInput | None
     min_relevance: float | None
     since: Moment | None
     include_narrower: bool
@@ -86,6 +98,7 @@ class RetrieveOptions(TypedDict, total=False):
     any_tags: Sequence[str] | None
     types: Sequence[EntryType | str] | None
     metadata: Mapping[str, Scalar] | None
+    filter: FilterInput | None
     since: Moment | None
     before: Moment | None
     limit: int | None
@@ -103,6 +116,7 @@ class BrowseOptions(TypedDict, total=False):
     conversation: str | None
     types: Sequence[EntryType | str] | None
     tags: Sequence[str] | None
+    filter: FilterInput | None
     since: Moment | None
     updated_before: Moment | None
     as_of: Moment | None
@@ -112,12 +126,27 @@ class BrowseOptions(TypedDict, total=False):
     cursor: str | None
 
 
-def filter_of(given: SearchFilter | None) -> SearchFilter:
-    """Return the filter with every key known. Its values are not checked here."""
-    if given is None:
-        return {}
-    check_names("filter", given, SearchFilter.__annotations__, "{'types': ['user']}")
-    return given
+def filter_of(given: FilterInput | None) -> Filter | None:
+    """Return a checked filter; None if none is given, or an empty one."""
+    parsed = None if given is None else parse_filter(given)
+    return None if isinstance(parsed, AllOf) and not check_size(parsed) else parsed
+
+
+def split_filter(given: FilterInput | None) -> tuple[dict[str, Any], Filter | None]:
+    """Split the filter of a search into its short keys, unchecked, and all others.
+
+    Messages are filtered by some of the short keys too. A short key that is no short
+    value is a field: `{"tags": {"$contains": "home"}}`.
+    """
+    if given is None or isinstance(given, Filter) or not isinstance(given, Mapping):
+        return {}, filter_of(given)
+    short = {
+        name: value
+        for name, value in given.items()
+        if name in SHORT and name != "metadata" and not isinstance(value, Mapping)
+    }
+    others = {name: value for name, value in given.items() if name not in short}
+    return short, filter_of(others) if others else None
 
 
 def boost_of(given: SearchBoost | None) -> SearchBoost:
@@ -147,15 +176,22 @@ def types_of(field: str, given: Sequence[EntryType | str] | None) -> tuple[str, 
     )
 
 
-def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> tuple[tuple[str, Scalar], ...]:
+def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> Filter | None:
     checked = {} if given is None else validation.json_object(field, given)
     for name, value in checked.items():
         if isinstance(value, dict | list):
             raise InvalidInput(
                 f"{field}.{name}",
-                "must be text, a number, a boolean or None. Nested values cannot be compared",
+                "must be text, a number, a boolean or None. Compare nested values with filter="
+                f"{{'metadata.{name}.KEY': value}}",
             )
-    return tuple(checked.items())
+    return and_all(Filter.metadata(name) == value for name, value in checked.items())
+
+
+def and_all(parts: Iterable[Filter | None]) -> Filter | None:
+    """Return the conjunction of the given filters; None if there are none."""
+    kept = [part for part in parts if part is not None]
+    return reduce(operator.and_, kept) if kept else None
 
 
 _PREFERENCES = frozenset({"boost", "intent", "age_decay", "half_life", "decay_floor"})

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
-from memory.domain.errors import NotFound
+from memory.domain.errors import LegalHoldActive, NotFound, VersionConflict
+from memory.domain.filters import Filter
 from memory.domain.ids import Randomness, is_id
 from memory.domain.scope import Scope
-from memory.domain.session import DeletedEntry
+from memory.domain.session import DeletedEntries, DeletedEntry
 from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.artifact_references import ArtifactReferences
 from memory.orchestrator.conversations.conversations import Conversations
@@ -74,9 +76,11 @@ from memory.orchestrator.transfer.records import Transfer
 from memory.orchestrator.transfer.session_import import SessionRestorer
 from memory.orchestrator.trust.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.trust.trust import Trust
+from memory.policies.entry_filters import satisfies
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
+from memory.policies.visibility import is_current
 from memory.policies.window_exit import WindowExitFunction
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
@@ -457,6 +461,41 @@ class Engine:
         if located is None or located.record is None:
             raise NotFound(entry_id)
         return located.record.scope
+
+    async def delete_many(
+        self, tenant: str, scope: Scope | None, passing: Filter, *, retired: bool = False
+    ) -> DeletedEntries:
+        """Delete every entry that passes the filter when it is deleted."""
+        deleted, is_complete = 0, True
+        held, kept = list[str](), dict[str, None]()
+        text = None if scope is None else scope.text
+        async for record in self.browser.every_record(ENTRIES, tenant, text, passing=passing):
+            try:
+                one = await self._delete_passing(record, satisfies(passing), retired)
+            except LegalHoldActive:
+                held.append(record.key.id)
+                continue
+            deleted += int(one)
+            kept |= dict.fromkeys(one.kept)
+            is_complete = is_complete and one.is_complete
+        return DeletedEntries(deleted, tuple(held), tuple(kept), is_complete)
+
+    async def _delete_passing(
+        self, read: Record, passes: Callable[[Record], bool], retired: bool
+    ) -> DeletedEntry:
+        """Delete an entry at the version that was read, or a later one that passes."""
+        key, patience = read.key, RetryDeadline(self.placement, read.key.id)
+        record: Record | None = read
+        while record is not None and passes(record):
+            if not retired and not is_current(record, self.placement.now()):
+                break
+            with suppress(VersionConflict):
+                async with self.key_locks.take(ENTRIES, key, patience):
+                    return await self.derivatives.delete(key, record.version)
+            tried, record = record.version, (await self.placement.locate(ENTRIES, key)).record
+            if record is not None and record.version == tried:  # it moves to another store
+                await patience.wait()
+        return DeletedEntry(0)
 
     async def was_deleted_by(self, tenant: str, entry_id: str, request: RequestMark) -> bool:
         """Return whether an earlier call of the request has deleted the entry."""

@@ -18,7 +18,7 @@ def cursor_behind(asked: EntryQuery, moment: datetime, sequence: int, entry_id: 
     question = (
         asked.tenant,
         [scope.text for scope in asked.scopes],
-        (asked.tags, asked.any_tags, asked.types, asked.metadata),
+        (asked.tags, asked.any_tags, asked.types, asked.filter),
         (asked.since, asked.before, asked.as_of, asked.known_at),
         (asked.along, asked.updated_before, asked.conversation, asked.include_retired),
         asked.order,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from memory.domain.filters import Filter
 from memory.domain.scope import Scope
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.query import Condition, Tenant, Where, within
@@ -13,8 +14,6 @@ from memory.ports.record import Partition
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 """How a search finds: by shared words, by embeddings, or by both."""
-Scalar: TypeAlias = str | int | float | bool | None
-"""A JSON value without nested values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,8 @@ class EntryQuery:
     preferred: Preferences = field(default_factory=Preferences)
     any_tags: tuple[str, ...] = ()
     """An entry has at least one of these tags."""
-    metadata: tuple[tuple[str, Scalar], ...] = ()
-    """Keys of an entry's metadata with their values.
-
-    Stores do not index them: they are checked on the record.
-    """
+    filter: Filter | None = None
+    """Stores apply as much of it as they can. Each record is checked with it."""
     before: datetime | None = None
     pinned_to: str | None = None
     """Only entries of this conversation are returned."""

@@ -11,12 +11,13 @@ an entry that a plain read shows would not be known now, as long as that clock i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.time import micros
-from memory.policies.entry_query import EntryQuery, Scalar
+from memory.policies.entry_filters import condition_of, satisfies
+from memory.policies.entry_query import EntryQuery
 from memory.ports import query_evaluation
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, Lt, Or, all_of
@@ -134,29 +135,14 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
         Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,
         stored_filter(collection, asked.known_at, now) if asked.known_at is not None else None,
         asked.trusted,
+        condition_of(asked.filter, collection),
     )
 
 
 def predicate_of(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:
-    """Return the same test for records read by id; it checks metadata too."""
+    """Return the same test for records read by id; it checks the whole filter."""
     lets_through, partitions = query_evaluation.condition(filter_of(asked, collection, now)), asked.partitions
+    passes = satisfies(asked.filter)
     return lambda record: (
-        (not partitions or record.partition in partitions)
-        and lets_through(record)
-        and notes(record, asked.metadata)
+        (not partitions or record.partition in partitions) and lets_through(record) and passes(record)
     )
-
-
-def notes(record: Record, wanted: Sequence[tuple[str, Scalar]]) -> bool:
-    """Return whether the metadata has each of these keys with exactly its value.
-
-    1 equals 1.0, but neither equals true.
-    """
-    if not wanted:
-        return True
-    metadata: Any = record.body.get("metadata") or {}
-    return all(name in metadata and _same(metadata[name], value) for name, value in wanted)
-
-
-def _same(one: Any, other: Scalar) -> bool:
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

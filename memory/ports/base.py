@@ -33,6 +33,7 @@ from memory.ports.query import (
     Count,
     Everywhere,
     Hit,
+    JsonPath,
     Near,
     Page,
     PartitionPage,
@@ -43,6 +44,8 @@ from memory.ports.query import (
     Words,
     decode_partition,
     encode_partition,
+    has_json,
+    widen,
 )
 from memory.ports.query_validation import (
     check_candidates,
@@ -82,6 +85,11 @@ class BaseStore(ABC):
         self._capabilities = self.claims
         self._collections: dict[str, Collection] = {}
         self._opened = False
+        self.json_paths: Mapping[str, frozenset[tuple[str, ...]]] = {}
+        """Paths in bodies that callers filter by, by collection. Set it before `open`.
+
+        A store with indexes on expressions has one for each path.
+        """
         self._opening = asyncio.Lock()
         self._calls_under_way = 0
         """Calls in progress; `close` waits for them."""
@@ -260,7 +268,7 @@ class BaseStore(ABC):
         return replace(page, records=(), heads=tuple(heads))
 
     async def count(self, query: Query) -> Count:
-        return await self._work(self._count(self._prepare_question(query)))
+        return await self._work(self._count(self._prepare_question(query, exactly=True)))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return size_of(row_of(collection, record))
@@ -291,7 +299,7 @@ class BaseStore(ABC):
         carry: frozenset[str] = frozenset(),
     ) -> int:
         return await self._work(
-            self._delete_matching(self._prepare_question(query), version, discard_at, carry)
+            self._delete_matching(self._prepare_question(query, exactly=True), version, discard_at, carry)
         )
 
     async def due(
@@ -525,8 +533,18 @@ class BaseStore(ABC):
         if not getattr(self.capabilities, flag):
             raise Unsupported(flag, store=self.name)
 
-    def _prepare_question(self, asked: Question) -> Question:
-        """Check the question and bring it to the form that adapters receive."""
+    def _reads_json(self, part: JsonPath) -> bool:
+        """Return whether the adapter compares values in bodies exactly so.
+
+        Otherwise the adapter receives a wider filter without this comparison.
+        """
+        return False
+
+    def _prepare_question(self, asked: Question, *, exactly: bool = False) -> Question:
+        """Check the question and bring it to the form that adapters receive.
+
+        Other questions than `exactly` may be answered with more records.
+        """
         self._must_be_declared(asked.collection)
         if isinstance(asked.where, Tenant | Everywhere):
             self._must_offer("tenant_wide")
@@ -534,6 +552,10 @@ class BaseStore(ABC):
             return asked
         self._must_offer("filter")
         part = prepare_filter(asked.collection, asked.filter)
+        if part is not None and has_json(part):
+            if exactly:
+                raise InvalidInput("filter", "JsonPath is for queries and searches only")
+            part = widen(part, lambda one: not isinstance(one, JsonPath) or self._reads_json(one))
         return asked if part is asked.filter else replace(asked, filter=part)
 
     def _refusal(self, write: Write) -> str:

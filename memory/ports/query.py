@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from memory.domain.errors import InvalidInput
+from memory.domain.filters import Operator
 from memory.domain.ids import is_id
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection
-from memory.ports.record import FieldValue, Key, Partition, Role, Stored
+from memory.ports.record import FieldValue, JsonValue, Key, Partition, Role, Stored
 
 # -- where -----------------------------------------------------------------------------
 
@@ -153,7 +154,27 @@ class StartsWith:
     prefix: str
 
 
-Condition: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | StartsWith | And | Or | Not
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """The value at a path in the body compares so with a scalar.
+
+    `parts` are keys of objects, from the body on. `value` is text, a number, a boolean
+    or None; a tuple of these for `in`, and None for `exists`. The meaning is that of
+    `memory.domain.filters.holds`. It has no NUL; a text in a body that has one may
+    compare in any way.
+
+    A store may ignore it: then its answer has more records, and never fewer.
+    `BaseStore` replaces the comparisons that an adapter does not make: see its
+    `_reads_json`.
+    `count` and `delete_matching` refuse it, because there more is wrong.
+    """
+
+    parts: tuple[str, ...]
+    operator: Operator
+    value: JsonValue = None
+
+
+Condition: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | StartsWith | JsonPath | And | Or | Not
 
 MAX_FILTER_DEPTH = 32
 MAX_FILTER_PARTS = 1_000
@@ -165,6 +186,56 @@ def all_of(*parts: Condition | None) -> Condition | None:
     """Return the conjunction of the given conditions; None if there are none."""
     kept = tuple(p for p in parts if p is not None)
     return None if not kept else kept[0] if len(kept) == 1 else And(kept)
+
+
+ALWAYS, NEVER = And(()), Or(())
+
+
+def simplify(part: Condition) -> Condition:
+    """Return an equal condition without parts that are always or never true."""
+    match part:
+        case And(parts) | Or(parts):
+            kind, neutral = type(part), type(part)(())
+            kept = tuple(one for p in parts if (one := simplify(p)) != neutral)
+            if any(isinstance(one, And | Or) and not one.parts for one in kept):
+                return NEVER if isinstance(part, And) else ALWAYS
+            return kept[0] if len(kept) == 1 else kind(kept)
+        case Not(inner):
+            inner = simplify(inner)
+            return NEVER if inner == ALWAYS else ALWAYS if inner == NEVER else Not(inner)
+        case _:
+            return part
+
+
+def has_json(part: Condition | None) -> bool:
+    """Return whether a condition names a path in the body."""
+    match part:
+        case And(parts) | Or(parts):
+            return any(has_json(p) for p in parts)
+        case Not(inner):
+            return has_json(inner)
+        case _:
+            return isinstance(part, JsonPath)
+
+
+def widen(part: Condition, knows: Callable[[Condition], bool]) -> Condition:
+    """Return a condition without the comparisons that somebody does not know.
+
+    Every record that meets the given condition meets the returned one; others may too.
+    """
+    return simplify(_without_unknown(part, knows, ALWAYS, NEVER))
+
+
+def _without_unknown(
+    part: Condition, knows: Callable[[Condition], bool], unknown: Condition, opposite: Condition
+) -> Condition:
+    match part:
+        case And(parts) | Or(parts):
+            return type(part)(tuple(_without_unknown(p, knows, unknown, opposite) for p in parts))
+        case Not(inner):
+            return Not(_without_unknown(inner, knows, opposite, unknown))
+        case _:
+            return part if knows(part) else unknown
 
 
 SYSTEM_FIELDS = frozenset(

@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, assert_never
 
 from memory.domain.errors import InvalidInput
+from memory.domain.filters import holds as holds_at
+from memory.domain.filters import value_at
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
@@ -26,6 +28,7 @@ from memory.ports.query import (
     Head,
     In,
     IsNull,
+    JsonPath,
     Le,
     Lt,
     Not,
@@ -114,6 +117,10 @@ def condition(part: Condition | None) -> Predicate:
             Eq(field, wanted) | Lt(field, wanted) | Le(field, wanted) | Gt(field, wanted) | Ge(field, wanted)
         ):
             return _compares(_COMPARISONS[type(part)], field, wanted)
+        case JsonPath(parts, sign, other):
+            return lambda standing: (
+                isinstance(standing, Record) and holds_at(value_at(standing.body, parts), sign, other)
+            )
         case StartsWith():
             return condition(text_range(part))
         case _:

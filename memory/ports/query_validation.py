@@ -8,9 +8,12 @@ every store to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import get_args
 
 from memory.domain.errors import InvalidInput
+from memory.domain.filters import Operator
 from memory.ports.candidates import Candidates
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparisons import SYSTEM_TYPES
@@ -31,6 +34,7 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
+    JsonPath,
     Le,
     Lt,
     Not,
@@ -154,6 +158,8 @@ class _Checker:
 
     def _check_comparison(self, part: Condition) -> None:
         match part:
+            case JsonPath():
+                self._check_json(part)
             case IsNull(field):
                 type_of(self._collection, field)
             case Has(field, tag):
@@ -175,6 +181,28 @@ class _Checker:
                 self._check_values(field, kind, (value,))
             case _:
                 raise InvalidInput("filter", f"takes conditions such as Eq or And, not {type(part).__name__}")
+
+    def _check_json(self, part: JsonPath) -> None:
+        if not isinstance(part.parts, tuple) or not part.parts:
+            raise InvalidInput("filter", "JsonPath takes a tuple of keys, at least one")
+        if part.operator not in get_args(Operator) or part.operator == "contains":
+            raise InvalidInput("filter", f"JsonPath has no operator {part.operator!r}")
+        values = part.value if part.operator == "in" else (part.value,)
+        if not isinstance(values, tuple):
+            raise InvalidInput("filter", f"In takes a tuple of values, not {type(values).__name__}")
+        self._values += len(values)
+        if self._values > MAX_FILTER_VALUES:
+            raise InvalidInput("filter", f"has more than {MAX_FILTER_VALUES} values; split it")
+        for one in (*part.parts, *(value for value in values if isinstance(value, str))):
+            if problem := text_problem("filter", one):
+                raise InvalidInput("filter", problem.removeprefix("filter: "))
+            if "\x00" in one:
+                raise InvalidInput("filter", "JsonPath takes texts without NUL")
+        for value in values:
+            if value is not None and not isinstance(value, str | int | float):
+                raise InvalidInput("filter", f"JsonPath takes scalars, not {type(value).__name__}")
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInput("filter", "JsonPath takes finite numbers")
 
     def _check_prefix(self, field: str, prefix: object) -> None:
         if field == "id" or type_of(self._collection, field) is not FieldType.TEXT:

@@ -64,6 +64,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import (
     Compaction,
     Context,
+    DeletedEntries,
     DeletedEntry,
     ErasedScope,
     ErasedTenant,
@@ -102,6 +103,7 @@ from memory.facade.runtime.access import (
 )
 from memory.facade.search_options import (
     BrowseOptions,
+    FilterInput,
     RetrieveOptions,
     SearchOptions,
 )
@@ -365,7 +367,16 @@ class BlockingScopedMemory:
 
 class BlockingEntries:
     def __init__(self, access: Access) -> None: ...
-    def iterate(self, scope: Scope | str | None = ..., *, include_retired: bool = ...) -> Iterator[Entry]: ...
+    def iterate(
+        self,
+        scope: Scope | str | None = ...,
+        *,
+        filter: FilterInput | None = ...,
+        include_retired: bool = ...,
+    ) -> Iterator[Entry]: ...
+    def delete_many(
+        self, filter: FilterInput, *, scope: Scope | str | None = ..., include_retired: bool = ...
+    ) -> DeletedEntries: ...
     def history(
         self,
         entry_id: str | None = ...,
@@ -746,7 +757,9 @@ class BlockingAdmin:
         derived: bool = ...,
         dry_run: bool = ...,
     ) -> RevertReport: ...
-    def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
+    def export(
+        self, scope: Scope | str | None = ..., *, filter: FilterInput | None = ...
+    ) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,
         source: Source,

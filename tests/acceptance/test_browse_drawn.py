@@ -274,12 +274,12 @@ MUTATIONS = {
         browsing, "EntryBrowser._query", "asked, asked.along, None", 'asked, "created_at", None'
     ),
     "a page is cut among ties as they came": Mutation(
-        browsing, "EntryBrowser._gather", "moments) < asked.limit", "moments) < 0"
+        browsing, "EntryBrowser._gather", "moments) >= asked.limit", "moments) >= 0"
     ),
     "a page begins among ties as they came": Mutation(
         browsing, "EntryBrowser._gather", "asked.after is not None", "False"
     ),
-    "ties are passed over": Mutation(browsing, "_add", "place < asked.after", "place[0] < asked.after[0]"),
+    "ties are passed over": Mutation(browsing, "_is_behind", "place < other", "place[0] < other[0]"),
     "there is always more": Mutation(browsing, "EntryBrowser.browse", "len(ordered) > len(shown)", "shown"),
     "only the first store is asked": Mutation(
         browsing,

@@ -286,7 +286,7 @@ async def test_drafts_that_are_none_are_refused(plain: Memory, drafts: Any) -> N
 async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, value: Any) -> None:
     await _refused(plain, lambda m, e, v: m.retrieve(USER, **{field: v}), value, field)
     await _refused(plain, lambda m, e, v: m.search("x", scope=USER, boost={field: v}), value, "boost")  # type: ignore[call-overload]
-    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, filter={field: v}), value, "filter")  # type: ignore[call-overload]
+    await _refused(plain, lambda m, e, v: m.search("x", scope=USER, filter={field: v}), value, "filter")
 
 
 @pytest.mark.behaviour("D68")
@@ -299,7 +299,7 @@ async def test_filters_that_are_no_lists_are_refused(plain: Memory, field: str, 
         {"tag": ["a"]},
         {"tags": ["a"], "types ": ["user"]},
         {1: ["a"]},
-        {"scope": "user:a"},
+        {"scopes": "user:a"},
     ],
     ids=repr,
     shared=True,
@@ -326,7 +326,7 @@ async def test_what_a_filter_or_a_boost_does_not_know_is_refused(plain: Memory, 
 )
 async def test_what_is_wrong_within_a_filter_is_named_so(plain: Memory, field: str, value: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
-        await plain.search("x", scope=USER, filter={field: value})  # type: ignore[call-overload]
+        await plain.search("x", scope=USER, filter={field: value})
     assert refused.value.field == f"filter.{field}"
 
 

@@ -27,8 +27,9 @@ RARE_MUTATIONS: dict[str, Mutation] = {
     "the-past-is-asked-of-the-cache": Mutation(
         entries,
         "Entries.get",
-        "await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record",
-        "await self._read(key)",
+        "await self._read(key, self._first_store(kind)) if known_at is None"
+        " else (await self._placement.locate(ENTRIES, key)).record",
+        "await self._read(key, self._first_store(kind))",
         ("the past is asked for while it is owed",),
     ),
     "history-has-the-version-read-twice": Mutation(
@@ -51,8 +52,8 @@ RARE_MUTATIONS: dict[str, Mutation] = {
         "    seen = await self._cache.look(ENTRIES, key)\n"
         "    if seen.record is not None:\n"
         "        return seen.record\n"
-        "    record = (await self._placement.locate(ENTRIES, key)).record\n",
-        "    record = (await self._placement.locate(ENTRIES, key)).record\n"
+        "    record = (await self._placement.locate(ENTRIES, key, born_in=born_in)).record\n",
+        "    record = (await self._placement.locate(ENTRIES, key, born_in=born_in)).record\n"
         "    seen = await self._cache.look(ENTRIES, key)\n"
         "    if seen.record is not None:\n"
         "        return seen.record\n",

@@ -18,6 +18,7 @@ from memory.ports.query import (
     Condition,
     Count,
     Hit,
+    JsonPath,
     Near,
     Not,
     Or,
@@ -214,6 +215,8 @@ def _filter_fields(part: Condition | None) -> Iterator[str]:
                 yield from _filter_fields(one)
         case Not(inner):
             yield from _filter_fields(inner)
+        case JsonPath():
+            raise AssertionError(part)
         case _:
             yield part.field
 

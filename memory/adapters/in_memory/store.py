@@ -23,7 +23,7 @@ from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
 from memory.ports.due import DuePage, due_by_queries
 from memory.ports.heads import head_of
-from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant
+from memory.ports.query import Count, Everywhere, Hit, JsonPath, Near, Page, Query, RowType, Search, Tenant
 from memory.ports.query_evaluation import condition, first_partitions, page_of
 from memory.ports.record import Key, Mark, Partition, Record, Role, Standing, Stored, Tombstone
 from memory.ports.store import Health
@@ -127,6 +127,9 @@ class InMemoryStore(BaseStore):
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return content_bytes(frozen_record(record))
+
+    def _reads_json(self, part: JsonPath) -> bool:
+        return True
 
     async def _count(self, query: Query) -> Count:
         matching, _ = self._find_matches(query)

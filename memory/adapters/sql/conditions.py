@@ -28,7 +28,7 @@ SortKey = tuple[sa.ColumnElement[Any], str, bool, sa.BindParameter[Any] | None]
 The last row is the one that ended the previous page.
 """
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "<": operator.lt,
     "<=": operator.le,
@@ -40,6 +40,7 @@ _TYPES: dict[str, sa.types.TypeEngine[Any]] = {
     "i": sa.BigInteger(),
     "f": sa.Double(),
     "b": sa.LargeBinary(),
+    "p": sa.Text(),
 }
 
 
@@ -176,12 +177,35 @@ class Conditions:
                 return self._present(
                     field, sa.func.instr(self.column(field), self.value("s")) > sa.literal_column("0")
                 )
+            case ("json", kind, sign, path, codes):
+                return self._in_body(kind, sign, path, codes)
             case ("in", field, codes):
                 return self._present(field, self.column(field).in_(self.values(codes)))
             case (sign, field, code):
-                return self._present(field, _OPERATORS[sign](self.column(field), self.value(code)))
+                return self._present(field, OPERATORS[sign](self.column(field), self.value(code)))
             case _:
                 raise AssertionError(shape)
+
+    def _in_body(self, kind: str, sign: str, path: tuple[str, ...] | None, codes: str) -> SqlCondition:
+        """Return a comparison of the values of one type at a path of the body."""
+        column = self.json_column(kind, self.value("p") if path is None else path)
+        if sign == "exists":
+            return column.is_not(None)
+        values = [self.json_value(kind, value) for value in self.values(codes)]
+        compared = column.in_(values) if sign == "in" else OPERATORS[sign](column, values[0])
+        return sa.and_(column.is_not(None), compared)
+
+    def json_column(self, kind: str, path: sa.BindParameter[Any] | tuple[str, ...]) -> sa.ColumnElement[Any]:
+        """Return the value at a path of the body, if it has the type; else NULL.
+
+        The types are `text` and `number`. With `type`, return the name of its type, in
+        which `true`, `false` and `null` are types of their own.
+        """
+        raise NotImplementedError
+
+    def json_value(self, kind: str, value: sa.BindParameter[Any]) -> sa.ColumnElement[Any]:
+        """Return a value that is compared with such a column."""
+        return value
 
     def _present(self, field: str, condition: SqlCondition) -> SqlCondition:
         """Return the condition, but false where the value is missing.

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from memory.adapters.sql.prepared import cached_statement, compile_statement
-from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope
+from memory.adapters.sql.shapes import BY_BODY, TRUE, Shape, Values, by_body, names, scope
 from memory.adapters.sql.table import Table
 from memory.domain.time import micros
 from memory.ports.query import Condition, Everywhere, Query, RowType, Tenant, Where, decode_cursor
@@ -53,7 +53,8 @@ def values_and_shapes(
     of_filter: Values = []
     chosen = table.shaper.filter(part, of_filter)
     values: Values = []
-    keyed = isinstance(where, Tenant) if walking else names(chosen, table.keyed)
+    keyed: bool | str = isinstance(where, Tenant) if walking else names(chosen, table.keyed)
+    keyed = BY_BODY if by_body(chosen) else keyed
     there = scope(where, partitions, values, tenant=keyed)
     return table.shaper.texts(values) + of_filter, there, chosen
 

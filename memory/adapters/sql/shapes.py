@@ -7,6 +7,7 @@ values. From a caller it has only names of declared fields.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -27,6 +28,7 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
+    JsonPath,
     Le,
     Lt,
     Not,
@@ -57,15 +59,21 @@ _SHAPED: dict[type, str] = {
     IsNull: "_is_null",
     Has: "_has",
     In: "_in",
+    JsonPath: "_json",
     **dict.fromkeys(_COMPARISONS, "_comparison"),
 }
 """The method for each part of a filter."""
+_CONSTANTS = {None: "null", True: "true", False: "false"}
 NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN)
 NOTHING: Any = object()
 """A value that no value of a field can equal."""
 
 
-def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool = False) -> Shape:
+BY_BODY = "body"
+"""Says of a place that an index on bodies finds the rows; see `by_body`."""
+
+
+def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool | str = False) -> Shape:
     """Return the shape of the place to look in.
 
     It has few different counts of partitions, so that few statements are built. A
@@ -94,6 +102,43 @@ def names(part: Shape, fields: frozenset[str]) -> bool:
     return part[0] in ("=", "in") and part[1] in fields
 
 
+def by_body(part: Shape) -> bool:
+    """Whether an index on a path in bodies finds every passing row.
+
+    It has one of some values there, or one between two values. A single bound may let
+    nearly all rows pass, and these are better read in order.
+    """
+    match part:
+        case ("json", kind, "=" | "in", path, _):
+            return kind != "type" and path is not None
+        case ("or", *parts):
+            return bool(parts) and all(map(by_body, parts))
+        case ("and", *parts):
+            bounds = [(kind, path, sign[0]) for _, kind, sign, path, _ in filter(_is_bound, parts)]
+            return any(map(by_body, parts)) or len(set(bounds)) > len({bound[:2] for bound in bounds})
+        case _:
+            return False
+
+
+def _is_bound(part: Shape) -> bool:
+    return part[0] == "json" and part[2][0] in "<>" and part[3] is not None
+
+
+_EXACT = 2**53
+"""Up to this number, SQL and Python compare integers and real numbers alike."""
+
+
+def is_comparable(part: JsonPath) -> bool:
+    """Return whether SQL compares so in bodies, exactly as Python does.
+
+    A key that JSON escapes cannot be written in a path of every dialect.
+    """
+    return all(key and json.dumps(key, ensure_ascii=False) == f'"{key}"' for key in part.parts) and all(
+        not isinstance(one, int | float) or abs(one) <= _EXACT
+        for one in (part.value if part.operator == "in" else (part.value,))
+    )
+
+
 class Shaper:
     """The shapes of filters, orders and cursors over one collection's fields.
 
@@ -104,6 +149,8 @@ class Shaper:
     def __init__(
         self, collection: Collection, at: Mapping[str, int], types: TypeTable = TAGS_AS_TEXT
     ) -> None:
+        self.json_paths: frozenset[tuple[str, ...]] = frozenset()
+        """The paths in bodies that have an index."""
         self._at = at
         self._name = collection.name
         self._bind: dict[str, Callable[[Any], Any]] = {kind: coding.bind for kind, coding in types.items()}
@@ -165,6 +212,41 @@ class Shaper:
             return ("owing", bool(bound))  # this way an index can serve it
         values.append(bound)
         return (_COMPARISONS[type(part)], field, _code(bound))
+
+    def _json(self, part: JsonPath, values: Values) -> Shape:
+        """Return the shape of a comparison in the body: one part for each type.
+
+        Each part has the path, if an index on it is declared. Otherwise the path is the
+        first of its values.
+        """
+        wanted = part.value if part.operator == "in" else (part.value,)
+        sign = "=" if part.operator in ("==", "in") else part.operator
+        if sign == "exists":
+            return self._json_part("type", sign, part, [], values)
+        texts = [one for one in wanted if isinstance(one, str)]
+        numbers = [one for one in wanted if not isinstance(one, bool) and isinstance(one, int | float)]
+        constants = [_CONSTANTS[one] for one in wanted if one is None or isinstance(one, bool)]
+        parts = [
+            self._json_part(kind, "in" if len(some) > 1 else sign, part, some, values)
+            for kind, some in (("text", texts), ("number", numbers), ("type", constants))
+            if some
+        ]
+        return parts[0] if len(parts) == 1 else ("or", *parts)
+
+    def _json_part(self, kind: str, sign: str, part: JsonPath, bound: Sequence[Any], values: Values) -> Shape:
+        declared = part.parts in self.json_paths
+        values += [] if declared else [self.bind_path(part.parts)]
+        bound = [self.bind_number(one) for one in bound] if kind == "number" else bound
+        values += bound
+        return ("json", kind, sign, part.parts if declared else None, "".join(map(_code, bound)))
+
+    def bind_path(self, parts: Sequence[str]) -> Any:
+        """Return a path in bodies as a value of a statement."""
+        raise NotImplementedError
+
+    def bind_number(self, value: float) -> Any:
+        """Return a number that is compared with numbers in bodies."""
+        return value
 
     def _bound_value(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
         """Return the value as its column holds it.

@@ -14,7 +14,7 @@ from memory.adapters.sql.columns import keyed_fields, ordering
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.selection import Selection
-from memory.adapters.sql.shapes import Shape, Shaper, Values, names
+from memory.adapters.sql.shapes import Shape, Shaper, Values, by_body, names
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.batch import NOTHING, StoredRow
 from memory.ports.collections import Collection
@@ -83,7 +83,8 @@ class Table(ABC, Generic[C]):
                 and query.order[0].field in self.ordering
                 and query.types == {RowType.RECORD}
             )
-            return ordered and not names(self.shaper.filter(query.filter, []), self.keyed)
+            chosen = self.shaper.filter(query.filter, [])
+            return ordered and not names(chosen, self.keyed) and not by_body(chosen)
         return len(partitions) == 1 and self.walks_partition(query.order)
 
     def walks_partition(self, order: Sequence[Order]) -> bool:

@@ -31,6 +31,7 @@ from pydantic import (
 from memory.domain import validation
 from memory.domain.corrections import did_you_mean, setting_hint
 from memory.domain.errors import ConfigError, InvalidInput
+from memory.domain.filter_parsing import parse_path
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
 from memory.facade.config.sources import Layer, gather_settings
@@ -108,6 +109,10 @@ _Shown = PlainSerializer(mask_url)
 
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+MOST_INDEXES = 16
+"""The most indexes on metadata. Every write of an entry updates all of them."""
 
 
 def _one_value(name: str) -> Callable[[object], object]:
@@ -390,6 +395,11 @@ class MemoryConfig(BaseModel):
     inclusion_rules: bool = True
     consistency: Consistency = EngineSettings().consistency
     """When a write returns, unless the call says so itself; see `Memory.write`."""
+    indexes: tuple[str, ...] = ()
+    """Paths in the metadata to index, such as `metadata.price`, for filters.
+
+    Stores with indexes on expressions have them: SQLite and PostgreSQL.
+    """
     telemetry: bool = False
     """True: trace and time every store's calls with OpenTelemetry; see `Telemetry`."""
     tiers: Tiers = Tiers()
@@ -466,6 +476,19 @@ class MemoryConfig(BaseModel):
                 listed + (', JSON in the environment: [{"name": ...}])' if isinstance(value, str) else ")")
             )
         return value
+
+    @field_validator("indexes", mode="after")
+    @classmethod
+    def _paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for path in value:
+            if not path.startswith("metadata.") or not parse_path(path) or len(value) > MOST_INDEXES:
+                raise ValueError(f"should be at most {MOST_INDEXES} paths such as 'metadata.price'")
+        return value
+
+    @property
+    def indexed_paths(self) -> frozenset[tuple[str, ...]]:
+        """The paths of `indexes`, as tuples of keys."""
+        return frozenset(map(parse_path, self.indexes))
 
     @field_validator("policies", mode="before")
     @classmethod
@@ -591,6 +614,7 @@ class MemoryConfig(BaseModel):
             "require_all",
             "inclusion_rules",
             "consistency",
+            "indexes",
             "telemetry",
         )
         shown: dict[str, Any] = {

@@ -22,6 +22,7 @@ from memory.facade.resources import source_blocking
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.route_report import RouteReport, explain_route
 from memory.facade.runtime.access import Access
+from memory.facade.search_options import FilterInput, filter_of
 from memory.facade.transfer.backups import Backup, back_up
 from memory.facade.transfer.exporter import lines_of
 from memory.facade.transfer.importer import Import, ImportReport, Progress, Source, open_source
@@ -248,7 +249,12 @@ class Admin:
             derived=flag("derived", derived),
         )
 
-    async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
+    async def export(
+        self,
+        scope: Scope | str | None = None,
+        *,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
+    ) -> AsyncIterator[dict[str, Any]]:
         """Yield the lines of an export, as JSON objects that `import_` reads.
 
         The lines come in this order:
@@ -267,9 +273,12 @@ class Admin:
 
         Args:
             scope: A scope; the whole tenant by default.
+            filter: Only entries that pass it, with their kept versions and the
+                relations between them; see `Filter`. Sessions, artifacts and
+                scratchpads are left out then.
         """
-        wanted = None if scope is None else scope_of(scope)
-        async for line in lines_of(self._access.engine, self._access.tenant, wanted):
+        wanted, passing = None if scope is None else scope_of(scope), filter_of(filter)
+        async for line in lines_of(self._access.engine, self._access.tenant, wanted, passing):
             yield line
 
     async def import_(

@@ -1,4 +1,4 @@
-"""`memory.entries`: list entries, read their versions, and end their validity."""
+"""`memory.entries`: list entries, read versions, end validity, delete by a filter."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from contextlib import suppress
 
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import Entry
-from memory.domain.errors import NotFound
+from memory.domain.errors import InvalidInput, NotFound
+from memory.domain.filter_parsing import parse_filter
+from memory.domain.filters import check_size
 from memory.domain.scope import Scope
-from memory.domain.session import HistoryItem
+from memory.domain.session import DeletedEntries, HistoryItem
 from memory.facade.arguments import Moment, flag, id_of, scope_of
 from memory.facade.runtime.access import Access
+from memory.facade.search_options import FilterInput, filter_of
 from memory.orchestrator.storage.deliveries import Consistency
 
 
 @explain_guesses
 class Entries:
-    """The entries of a tenant: iteration, versions, and the end of validity.
+    """The entries of a tenant: iteration, versions, validity, deletion by a filter.
 
         async for entry in memory.entries.iterate("user:ada"):
             print(entry.content, len(await memory.entries.history(entry.id)))
@@ -29,7 +32,11 @@ class Entries:
         self._access = access
 
     async def iterate(
-        self, scope: Scope | str | None = None, *, include_retired: bool = False
+        self,
+        scope: Scope | str | None = None,
+        *,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
+        include_retired: bool = False,
     ) -> AsyncIterator[Entry]:
         """Iterate over every live entry of the tenant or of one scope, as exports do.
 
@@ -39,16 +46,53 @@ class Entries:
 
         Args:
             scope: A scope or its text, such as `"user:ada"`.
+            filter: Only entries that pass it; see `Filter`.
             include_retired: Also yield entries whose validity has ended.
 
         Raises:
             StoreUnavailable: A store did not answer.
         """
-        wanted = None if scope is None else scope_of(scope)
+        wanted, passing = None if scope is None else scope_of(scope), filter_of(filter)
         async for entry in self._access.engine.browser.everything(
-            self._access.tenant, wanted, retired=flag("include_retired", include_retired)
+            self._access.tenant, wanted, retired=flag("include_retired", include_retired), passing=passing
         ):
             yield entry
+
+    async def delete_many(
+        self,
+        filter: FilterInput,  # noqa: A002 - the usual word for it
+        *,
+        scope: Scope | str | None = None,
+        include_retired: bool = False,
+    ) -> DeletedEntries:
+        """Delete the entries that pass a filter now, of the tenant or of one scope.
+
+        Each entry is deleted as `delete` does it, and only if it passes the filter at
+        that moment. Entries that are written during the call may stay. If a store
+        fails, the entries deleted before stay deleted, and the call can be repeated.
+        To delete all of a scope, also what is written meanwhile, use `admin.erase`.
+
+        Args:
+            filter: A `Filter`, or a dict such as `{"metadata.kind": "draft"}`.
+            scope: A scope or its text; the whole tenant by default.
+            include_retired: Also delete entries whose validity has ended.
+
+        Returns:
+            The number of deleted entries. `held` has the ids of those that stay under a
+            legal hold.
+
+        Raises:
+            InvalidInput: The filter is empty, or wrong.
+            StoreUnavailable: A store did not answer.
+        """
+        passing = parse_filter(filter)
+        if not check_size(passing):
+            raise InvalidInput(
+                "filter",
+                "is empty, and would delete everything. Name a condition, or use memory.admin.erase(scope)",
+            )
+        wanted, retired = None if scope is None else scope_of(scope), flag("include_retired", include_retired)
+        return await self._access.engine.delete_many(self._access.tenant, wanted, passing, retired=retired)
 
     async def history(
         self,

@@ -40,11 +40,14 @@ from memory.facade.runtime.request_ids import (
     request_of_writes,
 )
 from memory.facade.search_options import (
-    SearchFilter,
+    FilterInput,
+    Scalar,
+    and_all,
     filter_of,
     least_relevance,
     metadata_of,
     search_mode,
+    split_filter,
     tags_of,
     types_of,
 )
@@ -67,7 +70,7 @@ from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of
 from memory.orchestrator.storage.requests import Request, RequestMark
 from memory.policies.browse_cursor import place_of
-from memory.policies.entry_query import EntryQuery, Scalar, SearchMode
+from memory.policies.entry_query import EntryQuery, SearchMode
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.cooperative import iterate_cooperatively
@@ -655,6 +658,7 @@ class Access:
         within: str = "",
         any_tags: Sequence[str] | None = None,
         metadata: Mapping[str, Scalar] | None = None,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         before: Moment | None = None,
         cursor: str | None = None,
         anywhere: bool = False,
@@ -694,7 +698,7 @@ class Access:
             order=validation.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
             limit=validation.whole_limit(limit, default=unless_told),
             any_tags=tags_of(f"{within}any_tags", any_tags),
-            metadata=metadata_of(f"{within}metadata", metadata),
+            filter=and_all((metadata_of("metadata", metadata), filter_of(filter))),
             before=moment(f"{within}before", before),
             along=along,
             updated_before=moment("updated_before", updated_before),
@@ -719,7 +723,7 @@ class Access:
         preferred: Preferences = INDIFFERENT,
         limit: int | None = None,
         mode: SearchMode = "hybrid",
-        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         min_relevance: float | None = None,
         since: Moment | None = None,
         include_narrower: bool = False,
@@ -738,9 +742,11 @@ class Access:
         `advisor` replaces the advisor of the memory.
         """
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        short, others = split_filter(filter)
         asked = self.entry_query(
             scope,
-            **filter_of(filter),
+            **short,
+            filter=others,
             within="filter.",
             limit=limit,
             unless_told=SEARCH_LIMIT,

@@ -20,6 +20,7 @@ from memory.domain.errors import ConfigError, InvalidInput
 from memory.facade.config.settings import EmbedderSettings, Guards, MemoryConfig, ServingStore
 from memory.facade.config.values import ADAPTERS, scheme_of
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.orchestrator.storage.split import Share, SplitStore
 from memory.orchestrator.storage.topology import Topology
@@ -29,6 +30,7 @@ from memory.policies.tokens import DefaultCounter, FunctionCounter
 from memory.policies.window_exit import WindowExitFunction
 from memory.ports.adapter import Adapter
 from memory.ports.advisor import Advisor, Reranker
+from memory.ports.base import BaseStore
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.store import Store
@@ -72,9 +74,10 @@ def build_engine(
     made: dict[str, Store] = {}
     for store in config.stores_in_use():
         tiers, mark_life = config.tiers_on(store.name), config.engine.mark_life
-        whole = with_guards(
-            build_store(store), store.guards, config.telemetry, tiers, mark_life=mark_life, clock=clock
-        )
+        bare = build_store(store)
+        if config.indexes and isinstance(bare, BaseStore):
+            bare.json_paths = {ENTRIES.name: config.indexed_paths}
+        whole = with_guards(bare, store.guards, config.telemetry, tiers, mark_life=mark_life, clock=clock)
         made[store.name] = (
             whole if config.require_all or len(config.stores_in_use()) == 1 else DeferredOpen(whole)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from memory.domain.filters import Filter
 from memory.domain.scope import Scope
 from memory.facade.transfer.artifact_lines import exported_artifact
 from memory.facade.transfer.lines import (
@@ -24,17 +25,22 @@ from memory.orchestrator.transfer.records import noted_of
 Line = dict[str, Any]
 
 
-async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIterator[Line]:
+async def lines_of(
+    engine: Engine, tenant: str, scope: Scope | None, passing: Filter | None = None
+) -> AsyncIterator[Line]:
     """Yield sessions and artifacts, then entries, then records that refer to these.
+
+    With a filter, only entries that pass it, and records that refer to these.
 
     See `memory.admin.export`.
     """
     there = set[str]()
     await engine.conversations.sessions.catch_up()
     await engine.conversations.window_exit.finish_pending(tenant)
-    async for line in _sessions(engine, tenant, scope, there):
-        yield line
-    async for record, versions in engine.transfer.entries(tenant, scope):
+    if passing is None:
+        async for line in _sessions(engine, tenant, scope, there):
+            yield line
+    async for record, versions in engine.transfer.entries(tenant, scope, passing):
         there.add(record.key.id)
         yield exported_entry(entry_of(record), noted_of(record))
         for version in versions:
@@ -52,8 +58,9 @@ async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIte
         if named <= there:
             there.add(record.key.id)
             yield exported_record(kind, record)
-    async for line in _documents_and_notes(engine, tenant, scope):
-        yield line
+    if passing is None:
+        async for line in _documents_and_notes(engine, tenant, scope):
+            yield line
 
 
 async def _documents_and_notes(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIterator[Line]:

@@ -36,7 +36,19 @@ from memory.ports.candidate_scan import measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, none_of
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, Head, In, Order, Partitions, Query, within
+from memory.ports.query import (
+    MAX_LIMIT,
+    SYSTEM_FIELDS,
+    VECTOR,
+    Condition,
+    Head,
+    In,
+    Order,
+    Partitions,
+    Query,
+    widen,
+    within,
+)
 from memory.ports.record import Partition, Record
 from memory.ports.store import Store
 from memory.ports.writes import RaiseGeneration, Write
@@ -64,7 +76,9 @@ _Slot: TypeAlias = tuple[str, str, int]
 name no more of their partition.
 """
 _KEPT = frozenset({"created_at", "updated_at", "expires_at", MODEL}) | FILTERED
-"""The fields that filters of searches use, and those that every record has."""
+"""The fields that filters of every search use, and those that every record has."""
+_KNOWN = _KEPT | {"id", "scope", "version", "generation", "role", "tier"}
+"""The fields of which an index knows the values."""
 
 
 @dataclass(slots=True, eq=False)
@@ -127,8 +141,9 @@ class PartitionIndexes:
     async def candidates(self, store: Store, asked: Candidates, lacking: AnswerGaps) -> CandidateColumns:
         """Return the store's candidates.
 
-        In partitions with an index, the index selects them. In the others, the store is
-        asked unchanged. `lacking` records the age of the indexes.
+        In partitions with an index, the index selects them, and the store applies no
+        more of the filter than the index. In the others, the store is asked unchanged.
+        `lacking` records the age of the indexes.
         """
         views = self._views(store, asked)
         if not views:
@@ -152,11 +167,12 @@ class PartitionIndexes:
         for view in views:
             await self._bring_up(store, view)
         self._make_room()
-        chosen, served = nearest(asked, [view.form for view in views]), [view.partition for view in views]
+        known = asked if asked.filter is None else replace(asked, filter=widen(asked.filter, _is_known))
+        chosen, served = nearest(known, [view.form for view in views]), [view.partition for view in views]
         others = [partition for partition in _partitions(asked) if partition not in served]
         parts = [replace(asked, where=within(*others))] if others else []
         among = tuple(dict.fromkeys([*asked.among, *chosen]))[:MAX_LIMIT]
-        by_name = replace(asked, where=within(*served), near=None, dimensions=asked.width, among=among)
+        by_name = replace(known, where=within(*served), near=None, dimensions=asked.width, among=among)
         nothing = not (among or asked.text.strip() or asked.statistics)
         parts += [] if nothing else [by_name]
         answers = await each_at_once(store.candidates(part) for part in parts)
@@ -354,6 +370,11 @@ def _record(head: Head) -> Record:
         tier=head.tier,
         **system,
     )
+
+
+def _is_known(part: Condition) -> bool:
+    """Return whether an index knows the compared field; it has no bodies."""
+    return getattr(part, "field", None) in _KNOWN
 
 
 def _partitions(asked: Candidates) -> tuple[Partition, ...]:

@@ -7,13 +7,15 @@ its source has a mark to it. A store that fails is left out and named.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
+from memory.domain.filters import Filter
 from memory.domain.results import Answer
 from memory.domain.scope import Scope
 from memory.domain.time import micros
@@ -26,9 +28,10 @@ from memory.orchestrator.storage.steps import step
 from memory.orchestrator.trust.blocked_sources import visible
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.browse_cursor import cursor_behind
+from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import EntryQuery
 from memory.policies.routing import TIERS
-from memory.policies.visibility import filter_of, is_current, is_expired, notes, predicate_of, was_stored
+from memory.policies.visibility import filter_of, is_current, is_expired, predicate_of, was_stored
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Condition, Eq, Head, Order, Query, Tenant, all_of, encode_cursor, within
@@ -40,6 +43,9 @@ T = TypeVar("T")
 
 _FIRST_ID, _LAST_ID = "00000000-0000-8000-8000-000000000000", "ffffffff-ffff-8fff-bfff-ffffffffffff"
 """Ids before and after all others."""
+_LAST_SEQUENCE = 2**62
+Place: TypeAlias = tuple[datetime, int, str]
+"""The moment of an entry, its sequence and its id, by which listings are ordered."""
 
 
 class EntryPage(Answer[Entry]):
@@ -87,21 +93,33 @@ class EntryBrowser:
         Entries of the same moment are in the order in which they were written, in the
         same direction. Older entries have no sequence and come first, by id.
         """
-        lacking, found = AnswerGaps(), dict[str, Record]()
+        lacking, found, ends = AnswerGaps(), dict[str, Record](), list[Place]()
         asked = await self.exclude_blocked_sources(asked, lacking)
         for store, collection in self.sources(asked):
-            _add(
-                found,
-                await self.try_call(store, lacking, self._gather(store, collection, asked, lacking)) or (),
-                asked,
-            )
-        ordered = sorted(
-            found.values(), key=lambda record: _place(record, asked), reverse=asked.order == "newest"
-        )
+            gathered = await self.try_call(store, lacking, self._gather(store, collection, asked, lacking))
+            if gathered is not None:
+                rows, checked_to = gathered
+                _add(found, rows, asked)
+                if checked_to is not None:
+                    ends.append(checked_to)
+        newest = asked.order == "newest"
+        ordered = sorted(found.values(), key=lambda record: _place(record, asked), reverse=newest)
+        if ends:  # behind the first of these a store may have rows that nobody has checked
+            end = max(ends) if newest else min(ends)
+            ordered = [row for row in ordered if not _is_behind(_place(row, asked), end, asked)]
         shown = ordered[: asked.limit]
         if not shown:
             lacking.require_answer()
-        cursor = cursor_behind(asked, *_place(shown[-1], asked)) if len(ordered) > len(shown) else None
+        cursor = None
+        if len(ordered) > len(shown):
+            cursor = cursor_behind(asked, *_place(shown[-1], asked))
+        elif ends:
+            cursor = cursor_behind(asked, *end)
+            if len(shown) < asked.limit:
+                most = self._placement.settings.filter_rows
+                lacking.say(
+                    f"the filter was checked on {most:,} entries; the page ends early, its cursor continues"
+                )
         return EntryPage(
             [entry_of(r) async for r in iterate_cooperatively(shown)],
             lacking.notes,
@@ -111,50 +129,67 @@ class EntryBrowser:
 
     async def _gather(
         self, store: Store, collection: Collection, asked: EntryQuery, lacking: AnswerGaps
-    ) -> list[Record]:
+    ) -> tuple[list[Record], Place | None]:
         """Return enough records of one store, and one more if others follow.
 
         A store sorts records by their moment. If a page begins or ends among records of
-        one moment, those are read by their sequence.
+        one moment, those are read by their sequence. The second result is the place up
+        to which the store was read, if it was read only in part.
         """
         kept = dict[str, Record]()
         owed = await self.owed_past(store, collection, asked, lacking)
         if asked.after is not None:
-            await self._read(
-                store, self._of_one_moment(collection, asked, asked.after[0]), asked, lacking, kept
-            )
-        if len(kept) <= asked.limit and await self._read(
-            store, self._query(collection, asked), asked, lacking, kept
-        ):
-            moments = [_place(row, asked)[0] for row in kept.values()]
+            of_moment = self._of_one_moment(collection, asked, asked.after[0])
+            _, unread = await self._read(store, of_moment, asked, lacking, kept)
+            if unread is not None:
+                return [*owed, *kept.values()], unread
+        if len(kept) > asked.limit:
+            return [*owed, *kept.values()], None
+        follow, unread = await self._read(store, self._query(collection, asked), asked, lacking, kept)
+        if not follow:
+            return [*owed, *kept.values()], None
+        moments = [_place(row, asked)[0] for row in kept.values()]
+        if unread is None:
             last = max(moments) if asked.order == "oldest" else min(moments)
-            if sum(moment != last for moment in moments) < asked.limit:
-                kept = {name: row for name, row in kept.items() if _place(row, asked)[0] != last}
-                await self._read(store, self._of_one_moment(collection, asked, last), asked, lacking, kept)
-        return [*owed, *kept.values()]
+            if sum(moment != last for moment in moments) >= asked.limit:
+                return [*owed, *kept.values()], None
+        else:
+            last = unread[0]
+        kept = {name: row for name, row in kept.items() if _place(row, asked)[0] != last}
+        of_moment = self._of_one_moment(collection, asked, last)
+        _, unread_there = await self._read(store, of_moment, asked, lacking, kept)
+        if unread is not None and unread_there is None and len(kept) <= asked.limit:
+            unread_there = _behind_all(last, asked)
+        return [*owed, *kept.values()], unread_there
 
     async def _read(
         self, store: Store, query: Query, asked: EntryQuery, lacking: AnswerGaps, kept: dict[str, Record]
-    ) -> bool:
+    ) -> tuple[bool, Place | None]:
         """Read until there are more records than requested.
 
         Returns whether others follow. Arriving copies and past versions that do not
-        count are skipped, and so are entries with other metadata.
+        count are skipped, and so are entries that do not pass the filter. If that takes
+        too many rows, the place of the last row is returned too.
         """
-        collection = query.collection
+        collection, passes = query.collection, satisfies(asked.filter)
+        room = self._placement.settings.filter_rows if asked.filter is not None else sys.maxsize
         while True:
             with step("browse"):
                 page = await store.query(query)
             self._say_corrupt(store, page.corrupt)
+            read = [r for r in page.records if isinstance(r, Record)]
             rows = await self.authoritative_rows(
-                store, collection, [r for r in page.records if isinstance(r, Record)], lacking
+                store, collection, [row async for row in iterate_cooperatively(read) if passes(row)], lacking
             )
-            known = await self.filter_known_at(
-                [row for row in rows if notes(row, asked.metadata)], asked, lacking
-            )
+            known = await self.filter_known_at(rows, asked, lacking)
             _add(kept, await self.let_out(known, lacking), asked)
             if page.cursor is None or len(kept) > asked.limit:
-                return page.cursor is not None
+                return page.cursor is not None, None
+            room -= len(page.records) + len(page.corrupt)
+            if room <= 0 and read:
+                return True, _place(read[-1], asked)
+            if asked.filter is not None:  # the store does not apply all of it
+                query = replace(query, limit=max(query.limit, self._placement.settings.page))
             query = replace(query, cursor=page.cursor)
 
     def _query(self, collection: Collection, asked: EntryQuery) -> Query:
@@ -181,15 +216,13 @@ class EntryBrowser:
     ) -> Query:
         """Return a query in the order of the request.
 
-        Kept versions come in the order of their entries. If metadata must match, more
-        rows are read at once.
+        Kept versions come in the order of their entries.
         """
         fields = (by, "entry_id") if collection.field("entry_id") else (by,)
         order = tuple(Order(field, descending=asked.order == "newest") for field in fields)
-        limit = max(asked.limit + 1, self._placement.settings.page if asked.metadata else 0)
         cursor = None if behind is None else encode_cursor(behind[: len(fields)], behind[1])
         filters = all_of(filter_of(asked, collection, self._placement.now()), which)
-        return Query(collection, asked.where, filters, order, limit, cursor, roles=BROWSED)
+        return Query(collection, asked.where, filters, order, asked.limit + 1, cursor, roles=BROWSED)
 
     async def owed_past(
         self, store: Store, collection: Collection, asked: EntryQuery, lacking: AnswerGaps
@@ -281,32 +314,35 @@ class EntryBrowser:
         }
 
     async def everything(
-        self, tenant: str, scope: Scope | None, *, retired: bool = False
+        self, tenant: str, scope: Scope | None, *, retired: bool = False, passing: Filter | None = None
     ) -> AsyncIterator[Entry]:
         """Yield every live entry of a tenant or scope, each once.
 
         Stores are read in the direction in which records move, and each store's entries
         oldest first. With `retired`, entries outside their validity window are
-        included.
+        included. With `passing`, only entries that pass this filter are yielded.
         """
         now = self._placement.now()
-        async for row in self.every_record(ENTRIES, tenant, None if scope is None else scope.text):
+        async for row in self.every_record(
+            ENTRIES, tenant, None if scope is None else scope.text, passing=passing
+        ):
             if retired or is_current(row, now):
                 yield entry_of(row)
 
     async def every_record(
-        self, collection: Collection, tenant: str, scope: str | None
+        self, collection: Collection, tenant: str, scope: str | None, *, passing: Filter | None = None
     ) -> AsyncIterator[Record]:
         """Yield every unexpired record of a collection, in the order of `everything`.
 
-        Records of one moment are sorted by their sequence.
+        Records of one moment are sorted by their sequence. A filter is for entries.
         """
-        now, seen = self._placement.now(), set[str]()
+        now, seen, passes = self._placement.now(), set[str](), satisfies(passing)
         where = Tenant(tenant) if scope is None else within(Partition(tenant, scope))
         for store in self._placement.topology.homes:
             query = Query(
                 collection,
                 where,
+                condition_of(passing, collection),
                 order=(Order("created_at"),),
                 limit=self._placement.settings.page,
                 roles=BROWSED,
@@ -319,7 +355,7 @@ class EntryBrowser:
                         store, collection, [r for r in page.records if isinstance(r, Record)]
                     )
                 ):
-                    if row.key.id in seen or is_expired(row, now):
+                    if row.key.id in seen or is_expired(row, now) or not passes(row):
                         continue
                     seen.add(row.key.id)
                     if collection is not ENTRIES:
@@ -361,10 +397,20 @@ class EntryBrowser:
             log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
 
 
-def _place(record: Record, asked: EntryQuery) -> tuple[datetime, int, str]:
+def _place(record: Record, asked: EntryQuery) -> Place:
     """Return an entry's position in the requested order."""
     moment = record.updated_at if asked.along == "updated_at" else record.created_at
     return moment, _sequence(record), entry_id(record)
+
+
+def _behind_all(moment: datetime, asked: EntryQuery) -> Place:
+    """Return the place behind all entries of a moment, in the requested order."""
+    return (moment, -1, _FIRST_ID) if asked.order == "newest" else (moment, _LAST_SEQUENCE, _LAST_ID)
+
+
+def _is_behind(place: Place, other: Place, asked: EntryQuery) -> bool:
+    """Return whether a place comes after another one, in the requested order."""
+    return place < other if asked.order == "newest" else place > other
 
 
 def _sequence(record: Record) -> int:
@@ -377,9 +423,7 @@ def _add(found: dict[str, Record], rows: Iterable[Record], asked: EntryQuery) ->
     """Add the rows after `asked.after`; of each entry, keep the authoritative copy."""
     for row in rows:
         *_, name = place = _place(row, asked)
-        if asked.after is not None and not (
-            place < asked.after if asked.order == "newest" else place > asked.after
-        ):
+        if asked.after is not None and not _is_behind(place, asked.after, asked):
             continue
         there = found.get(name)
         if there is None or outranks(row, there, asked.known_at):

@@ -34,7 +34,8 @@ READ_FOR_CLOSENESS = 50
 """Among this many best candidates, those with every word of the question are read, to
 measure how close together the words are.
 """
-OTHER_METADATA = "other_metadata"
+FILTERED_OUT = "filtered_out"
+"""The reason of candidates that a store returned and that do not pass the filter."""
 NOT_CONFIRMED = "not_confirmed"
 """The reason of a missing hit whose store did not answer again."""
 WITHHELD = "withheld"
@@ -144,10 +145,17 @@ class HitSelection(Generic[T, H]):
         )
 
     async def choose(self) -> None:
-        """Read the best candidates until all hits have been read."""
+        """Read the best candidates until all hits have been read.
+
+        Each round reads twice as many as the one before, because a filter may discard
+        nearly all of them.
+        """
         await self._look_closer()
-        while unread := [row for row in self._best if row not in self._there]:
-            await self._read(unread)
+        ahead = self._asked.limit
+        while any(row not in self._there for row in self._best):
+            next_best = [row for row in self._rows if row not in self._gone][:ahead]
+            await self._read([row for row in next_best if row not in self._there])
+            ahead *= 2
 
     @property
     def _best(self) -> list[int]:
@@ -198,8 +206,8 @@ class HitSelection(Generic[T, H]):
     def left_out(self) -> dict[str, Any]:
         """Return the candidates that are not hits, by reason.
 
-        Those below the minimum relevance, beyond the limit or with other metadata are
-        counted. The others are named by id.
+        Those below the minimum relevance, beyond the limit or filtered out are counted.
+        The others are named by id.
         """
         answering = len(self._ranked.relevant_rows())
         named = {
@@ -209,7 +217,7 @@ class HitSelection(Generic[T, H]):
         counted = {
             "below_min_relevance": answering - len(self._rows),
             "beyond_limit": len(self._rows) - len(self._gone) - len(self._best),
-            OTHER_METADATA: len(named.pop(OTHER_METADATA, ())),
+            FILTERED_OUT: len(named.pop(FILTERED_OUT, ())),
         }
         return {why: value for why, value in {**counted, **named}.items() if value}
 

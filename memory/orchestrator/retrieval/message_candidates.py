@@ -58,7 +58,14 @@ def heard_in(asked: EntryQuery) -> MessageQuery | None:
     It covers the requested sessions, and the sessions of the requested users. Messages
     have no types, tags or metadata, and no past versions.
     """
-    if asked.as_of or asked.known_at or asked.types or asked.tags or asked.any_tags or asked.metadata:
+    if (
+        asked.as_of
+        or asked.known_at
+        or asked.types
+        or asked.tags
+        or asked.any_tags
+        or asked.filter is not None
+    ):
         return None
     users = tuple(scope.id for scope in asked.scopes if scope.kind is ScopeKind.USER)
     sessions = tuple(scope_of(scope.id) for scope in asked.scopes if scope.kind is ScopeKind.SESSION)

@@ -19,8 +19,8 @@ from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
 from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.retrieval.choosing import (
+    FILTERED_OUT,
     NOT_CONFIRMED,
-    OTHER_METADATA,
     WITHHELD,
     HitReader,
     HitSelection,
@@ -40,13 +40,15 @@ from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.past_versions import locate_each
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
+from memory.policies.entry_filters import satisfies
 from memory.policies.entry_query import EntryQuery
 from memory.policies.expansion import Expansion
 from memory.policies.passage_splitting import fine_spans_of
 from memory.policies.question import Question, read
 from memory.policies.rerank import Rerank
-from memory.policies.visibility import notes, predicate_of
+from memory.policies.visibility import predicate_of
 from memory.ports.candidates import CandidateColumns, concatenate
+from memory.ports.query import MAX_LIMIT
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
 
@@ -193,6 +195,11 @@ class EntrySearch:
         if choice is None:
             lacking.require_answer()
             return result([], lacking.notes, withheld=len(lacking.withheld))
+        if choice.wants_more and asked.filter is not None:
+            lacking.say(
+                f"the filter was checked on the best {MAX_LIMIT:,} candidates, and fewer than the limit pass;"
+                " browse with the same filter to find all"
+            )
         shown = cast("list[FoundEntry]", [hit async for hit in choice.hits(explain)])
         if not shown:
             lacking.require_answer()
@@ -224,7 +231,8 @@ class EntrySearch:
             else JoinedReader(pools[0].reading, len(pools[0].measured), pools[1].reading)
         )
         there = {} if entries is None else entries.read
-        gone = {row: OTHER_METADATA for row, record in there.items() if not notes(record, asked.metadata)}
+        passes = satisfies(asked.filter)
+        gone = {row: FILTERED_OUT for row, record in there.items() if not passes(record)}
         return HitSelection(asked, question, measured, ranked, reading, full=full, there=there, gone=gone)
 
     async def _entries(
@@ -354,12 +362,13 @@ class _EntryReader:
             dict[int, Record](),
             dict[int, str](),
         )
+        passes = satisfies(self._asked.filter)
         for row in rows:
             record = known.get(row) or homes.get(ids[row])
             if record is not None and asked_for(record):
                 there[row] = record
-            elif record is not None and not notes(record, self._asked.metadata):
-                gone[row] = OTHER_METADATA
+            elif record is not None and not passes(record):
+                gone[row] = FILTERED_OUT
             else:
                 gone[row] = NOT_CONFIRMED if ids[row] in unknown else "changed_since"
         let_out = await self._browser.let_out(list(there.values()), self._lacking)

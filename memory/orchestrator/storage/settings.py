@@ -31,6 +31,8 @@ class EngineSettings:
         queued_records: How many records may be queued for delivery before writers wait.
         queued_bytes: How many bytes may be queued for delivery before writers wait.
         artifact_bytes: The maximum size of an artifact.
+        filter_rows: The most rows of each store that one page of a listing checks with
+            a filter. The page then ends early, and its cursor continues.
     """
 
     mark_life: timedelta = timedelta(hours=1)
@@ -50,3 +52,4 @@ class EngineSettings:
     queued_records: int = 2_000
     queued_bytes: int = 64 * 2**20
     artifact_bytes: int = 2**30
+    filter_rows: int = 10_000

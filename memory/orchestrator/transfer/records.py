@@ -13,6 +13,7 @@ from memory.domain import ids
 from memory.domain.enrichment import NOTES
 from memory.domain.entry import ImportedDraft
 from memory.domain.errors import InvalidInput, RejectedByGate, StoreUnavailable
+from memory.domain.filters import Filter
 from memory.domain.scope import Scope
 from memory.domain.time import EPOCH
 from memory.orchestrator.conversations.blobs.large_texts import chunk_key, chunks_of
@@ -134,13 +135,16 @@ class Transfer:
 
     # -- out ---------------------------------------------------------------------------
 
-    async def entries(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Record, list[Record]]]:
+    async def entries(
+        self, tenant: str, scope: Scope | None, passing: Filter | None = None
+    ) -> AsyncIterator[tuple[Record, list[Record]]]:
         """Yield every entry of a tenant or of one scope, including retired ones.
 
-        Each comes with its kept versions, oldest first.
+        With `passing`, only entries that pass this filter are yielded. Each comes
+        with its kept versions, oldest first.
         """
         async for record in self._browser.every_record(
-            ENTRIES, tenant, None if scope is None else scope.text
+            ENTRIES, tenant, None if scope is None else scope.text, passing=passing
         ):
             yield record, [] if record.previous is None else await kept_versions(self._placement, record)
 

@@ -324,6 +324,12 @@ _ALL = (
         "StartsWith",
         "filter",
     ),
+    Clause(
+        "filter.json",
+        "A filter on values in bodies misses no record; the store makes each comparison exactly, or not at all.",
+        "JsonPath",
+        "filter",
+    ),
     Clause("filter.zones", "A moment in a filter is the same moment in any zone.", "FieldValue", "filter"),
     Clause(
         "count.exact",

@@ -40,6 +40,7 @@ from memory.ports.contract.test_generations import *
 from memory.ports.contract.test_heads import *
 from memory.ports.contract.test_histories import *
 from memory.ports.contract.test_isolation import *
+from memory.ports.contract.test_json_paths import *
 from memory.ports.contract.test_keeping import *
 from memory.ports.contract.test_left import *
 from memory.ports.contract.test_life import *

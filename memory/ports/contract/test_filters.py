@@ -27,6 +27,7 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
+    JsonPath,
     Le,
     Lt,
     Not,
@@ -323,6 +324,7 @@ def _holds(part: Condition, r: Record) -> bool:
         return any(_holds(p, r) for p in part.parts)
     if isinstance(part, Not):
         return not _holds(part.part, r)
+    assert not isinstance(part, JsonPath), "no such filter is drawn here"
     have = _value(r, part.field)
     if isinstance(part, IsNull):
         return have is None

@@ -79,11 +79,11 @@ class FindsAnIdUnderAnyTenant(InMemoryStore):
 
 @faulty_adapter(ASKED)
 class AsksForRangesOfIds(InMemoryStore):
-    def _prepare_question(self, asked: Question) -> Question:
+    def _prepare_question(self, asked: Question, *, exactly: bool = False) -> Question:
         return (
             asked
             if asked.filter is not None and getattr(asked.filter, "field", "") == "id"
-            else super()._prepare_question(asked)
+            else super()._prepare_question(asked, exactly=exactly)
         )
 
 

@@ -144,6 +144,11 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ({"quotas": [{"name": "a", "entries": True}]}, "quotas.1.entries: "),
         ({"quotas": [{"name": "a", "entries": 1, "tenants": [""]}]}, "quotas.a.tenants: must not be empty"),
         ({"policies": "decided"}, "policies: should be a list of names"),
+        ({"indexes": ["price"]}, "indexes: should be at most 16 paths such as 'metadata.price'"),
+        ({"indexes": ["metadata"]}, "indexes: should be at most 16 paths such as 'metadata.price'"),
+        ({"indexes": ["metadata..a"]}, "indexes: has an empty key between dots"),
+        ({"indexes": "metadata.price"}, "indexes: "),
+        ({"indexes": [f"metadata.a{n}" for n in range(17)]}, "indexes: should be at most 16 paths"),
         (
             {"promotion": [{"name": "c", "to_scope": "session:other"}]},
             "promotion.c.to_scope: must be broader than a session",

@@ -72,7 +72,7 @@ ARGUMENTS: list[tuple[str, str, str]] = [
     ("search", "text", "Use query"),
     ("search", "min_relevence", "Did you mean min_relevance=?"),
     ("retrieve", "k", "limit=5"),
-    ("retrieve", "where", 'metadata={"kind": "recipe"}'),
+    ("retrieve", "where", 'filter={"metadata.price": {"$gt": 3}}'),
     ("browse", "user_id", "memory.browse(Scope.user("),
     ("browse", "offset", "cursor=page.cursor"),
     ("update", "text", 'content="Ada likes tea"'),
@@ -99,9 +99,9 @@ ARGUMENTS: list[tuple[str, str, str]] = [
 ]
 
 NEW_ARGUMENTS: list[tuple[str, str, str]] = [
-    ("search", "where", 'filter={"metadata": {"kind": "recipe"}}'),
-    ("search", "metadata_filter", 'filter={"metadata": {"kind": "recipe"}}'),
-    ("search", "filters", 'filter={"metadata": {"kind": "recipe"}}'),
+    ("search", "where", 'filter={"metadata.price": {"$gt": 3}}'),
+    ("search", "metadata_filter", 'filter={"metadata.price": {"$gt": 3}}'),
+    ("search", "filters", 'filter={"metadata.price": {"$gt": 3}}'),
     ("search", "metadata", 'filter={"metadata": {"kind": "recipe"}}'),
     ("search", "types", "boost= takes the same and only prefers"),
     ("search", "tags", "boost= takes the same and only prefers"),

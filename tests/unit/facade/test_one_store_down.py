@@ -55,7 +55,7 @@ CALLS: dict[str, Call] = {
     "`search` with `messages`": lambda m, k: m.search(
         "text hello", scope=["user:ada", "session:s", "session:chat"], messages=True
     ),
-    "`entries.iterate`, `admin.export`": lambda m, k: _listed(m),
+    "`entries.iterate`, `entries.delete_many`, `admin.export`": lambda m, k: _listed(m),
     "`promote` of a session's entry": lambda m, k: m.promote(k.session.id, "user:ada"),
     "`promote` of others": lambda m, k: m.promote(k.user.id, "org:o"),
     "`compact` of a session's entries": lambda m, k: m.compact(
@@ -96,6 +96,8 @@ async def _looked(memory: Memory) -> None:
 
 
 async def _listed(memory: Memory) -> list[Entry]:
+    """What the others do too: they walk all stores."""
+    await memory.entries.delete_many({"metadata.none": 1})
     return [entry async for entry in memory.entries.iterate()]
 
 

@@ -21,7 +21,7 @@ SURFACE = {
         "browse close compact delete enrichment for_tenant get get_many maintain open promote retrieve scoped search"
         " search_messages session update write write_many write_with_report"
     ),
-    "entries": "history invalidate iterate source_messages",
+    "entries": "delete_many history invalidate iterate source_messages",
     "relations": "all density expand find graph relate unrelate",
     "short_ids": "of resolve resolve_many",
     "sessions": "create delegation delete end get list runs update",

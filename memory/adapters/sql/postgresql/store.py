@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 import asyncpg
+import sqlalchemy as sa
 
+from memory.adapters.sql.bodies import body_indexes
 from memory.adapters.sql.naming import TableNames, form_and_format
 from memory.adapters.sql.postgresql.audit import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batch import PgBatch, write_one
@@ -24,18 +29,22 @@ from memory.adapters.sql.postgresql.connection import (
 )
 from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
+from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.migrate import DatabaseInspection, PgSchema, look, make_ready, may_write
 from memory.adapters.sql.postgresql.partitions import PgDirectory
+from memory.adapters.sql.postgresql.schema import indexed_part
 from memory.adapters.sql.postgresql.search import search
 from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.server.store import AuditPage, ServerStore
+from memory.adapters.sql.shapes import is_comparable
+from memory.ports.base import Question
 from memory.ports.batch import BatchRollback
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.query import Hit, Search
+from memory.ports.query import Condition, Hit, JsonPath, Page, Query, Search, has_json, widen
 from memory.ports.record import JsonValue
 from memory.ports.server_probe import expect_server
 from memory.ports.store import Health
@@ -46,12 +55,23 @@ _SIZE = (
     " ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname = ANY($2::text[])"
 )
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"
 """The lock timeout of a call that several callers share.
 
 A put that would wait, such as for a process that hangs within a transaction, then does
 not delay the others.
 """
+
+
+def _is_of_fields(part: Condition) -> bool:
+    return not isinstance(part, JsonPath)
+
+
+def _key_of(kind: str, column: Any) -> Any:
+    return indexed_part(column) if kind == "text" else column
 
 
 class PostgresStore(ServerStore[Connection, PgTable]):
@@ -80,6 +100,10 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     # -- life --------------------------------------------------------------------------
 
+    def _reads_json(self, part: JsonPath) -> bool:
+        """In a path of PostgreSQL, a number also selects an element of a list."""
+        return is_comparable(part) and not any(map(_NUMBER.fullmatch, part.parts))
+
     async def _open(self, collections: Sequence[Collection]) -> None:
         place, schema = self._config.addresses[0], self._config.schema
         connection = await expect_server(
@@ -104,10 +128,13 @@ class PostgresStore(ServerStore[Connection, PgTable]):
                         if collection.vector:
                             table, most = names.table(collection.name), self._thresholds.embedded_at_once
                             await embed_the_rest(connection, schema, table, self._found.namespace, most)
+            self._tables = self._make_tables(self._found.comparison.tables)
+            if not self._reads_only:
+                with contextlib.suppress(*MAY_NOT_WRITE):
+                    await self._index_bodies(connection)
         finally:
             await goodbye(connection)
         self._take_format(pg_schema.noted)
-        self._tables = self._make_tables(self._found.comparison.tables)
         self._capabilities = self._settings.limit(self.claims)
         if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
@@ -134,10 +161,30 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         namespace = self._found.namespace if self._found is not None else ""
         vector_type = f'"{namespace}".vector' if namespace else ""
         names, schema, stored = self._directory.names, self._config.schema, self._stored
-        return {
+        tables = {
             name: PgTable(c, names, schema, vector_type, self._thresholds, stored.get(name))
             for name, c in collections.items()
         }
+        for name, paths in self.json_paths.items():
+            tables[name].shaper.json_paths = paths
+        return tables
+
+    async def _index_bodies(self, connection: Connection) -> None:
+        """Make the indexes on values in bodies that are missing.
+
+        Writers of the table wait meanwhile. If a damaged body is no JSON, there is no
+        index until an audit has repaired it and the store is opened again.
+        """
+        for name, paths in self.json_paths.items():
+            table, labels = self._tables[name].table, partial(self._directory.names.index, "ix", name)
+            for index in body_indexes(table, paths, PgConditions, labels, _key_of):
+                made = sa.schema.CreateIndex(index, if_not_exists=True)
+                try:
+                    await connection.execute(str(made.compile(dialect=PgTable.dialect)))
+                except asyncpg.DataError as error:
+                    log.warning("store '%s': no index on %s was made: %s", self.name, name, error)
+                except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
+                    continue  # another process was faster
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         schema = PgSchema(self.name, self._config.schema, self._config.prefix)
@@ -225,17 +272,40 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
         return await self._in_transaction(connection, work)
 
+    async def _query(self, query: Query) -> Page:
+        return await self._or_wider(super()._query, query)
+
     async def _search(self, wanted: Search) -> list[Hit]:
-        return await self._with(
-            lambda connection: search(connection, self._table(wanted.collection), self._pg_directory, wanted)
+        return await self._or_wider(
+            lambda asked: self._with(
+                lambda connection: search(
+                    connection, self._table(asked.collection), self._pg_directory, asked
+                )
+            ),
+            wanted,
         )
 
     async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        return await self._with(
-            lambda connection: candidates(
-                connection, self._table(asked.collection), self._pg_directory, asked
-            )
+        return await self._or_wider(
+            lambda wanted: self._with(
+                lambda connection: candidates(
+                    connection, self._table(wanted.collection), self._pg_directory, wanted
+                )
+            ),
+            asked,
         )
+
+    async def _or_wider(self, ask: Callable[[Question], Awaitable[T]], asked: Question) -> T:
+        """Ask, and again without comparisons in bodies if a damaged body is no JSON.
+
+        PostgreSQL 15 cannot check a text before it reads it as JSON.
+        """
+        try:
+            return await ask(asked)
+        except asyncpg.DataError:
+            if asked.filter is None or not has_json(asked.filter):
+                raise
+            return await ask(replace(asked, filter=widen(asked.filter, _is_of_fields)))
 
     # -- upkeep ------------------------------------------------------------------------
 

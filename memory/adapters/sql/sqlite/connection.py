@@ -67,6 +67,11 @@ class SqliteDriver:
         """Whether the file was opened to read only."""
         return self._reader is not None and self._writer is None
 
+    @property
+    def declarations(self) -> DeclaredCollections:
+        """The collections as their tables are, for all connections."""
+        return self._tables.declared
+
     async def open(self, prepare: Look, look: Look, complete: Callable[[Session], None]) -> None:
         """Connect, and make the schema ready with `prepare`.
 

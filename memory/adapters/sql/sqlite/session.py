@@ -16,6 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from memory.adapters.sql.bodies import Paths
 from memory.adapters.sql.sqlite.config import Thresholds
 from memory.ports.collections import Collection
 
@@ -30,6 +31,8 @@ class DeclaredCollections:
 
     def __init__(self) -> None:
         self.tables: Mapping[str, Collection] = {}
+        self.json_paths: Paths = {}
+        """The paths in bodies that have an index, by collection."""
 
 
 class Session:

@@ -13,8 +13,10 @@ from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.sql import reading
 from memory.adapters.sql.naming import BARE_FORM
+from memory.adapters.sql.shapes import is_comparable
 from memory.adapters.sql.sqlite.audit import audit
 from memory.adapters.sql.sqlite.batch import carry_out
+from memory.adapters.sql.sqlite.bodies import has_json
 from memory.adapters.sql.sqlite.candidates import candidates
 from memory.adapters.sql.sqlite.config import CLAIMS, THRESHOLDS, Thresholds, parse
 from memory.adapters.sql.sqlite.connection import SqliteDriver
@@ -31,7 +33,7 @@ from memory.adapters.sql.sqlite.migrate import (
 from memory.adapters.sql.sqlite.partitions import SqliteDirectory
 from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.table import SqliteTable, table_of
+from memory.adapters.sql.sqlite.table import SqliteTable, index_bodies, table_of
 from memory.adapters.sql.sqlite.worker import run_synchronously
 from memory.adapters.sql.store import SqlStore
 from memory.adapters.sql.table import DamagedRow
@@ -41,7 +43,7 @@ from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
-from memory.ports.query import Hit, Search
+from memory.ports.query import Hit, JsonPath, Search
 from memory.ports.record import Corrupt, JsonValue, Key, Stored
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
@@ -71,6 +73,8 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         super().__init__(name, SqliteDirectory(), thresholds)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         self._run = ""
+        self._has_json = False
+        """Whether SQLite was built with its JSON functions."""
         if self._config.path is None:
             self._capabilities = replace(self.claims, durable=False, shared=False)
         elif self._config.synchronous == "NORMAL":
@@ -105,6 +109,13 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             lambda session: complete(session, schema, collections),
         )
         self._take_format(schema.noted)
+        self._has_json = await self._driver.read(has_json)
+        if not self._has_json:
+            return
+        self._driver.declarations.json_paths = self.json_paths
+        if self.json_paths and not self._driver.is_read_only:
+            there = {collection.name: collection for collection in collections}
+            await self._driver.write(lambda session: index_bodies(session, there))
 
     async def _read_format(self) -> str | None:
         return await self._driver.read(lambda session: versions(session)[1])
@@ -119,6 +130,9 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
     async def _close(self) -> None:
         await self._driver.close()
         self._cache.clear()
+
+    def _reads_json(self, part: JsonPath) -> bool:
+        return self._has_json and is_comparable(part)
 
     async def _check(self) -> Health:
         path = self._config.path

@@ -5,15 +5,17 @@ They also move rows into the quarantine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
+from memory.adapters.sql.bodies import body_indexes
 from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
-from memory.adapters.sql.shapes import Shaper, Values
+from memory.adapters.sql.shapes import Values
 from memory.adapters.sql.sqlite import quarantine
+from memory.adapters.sql.sqlite.bodies import SqliteConditions, SqliteShaper
 from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, fold_derived, id_bytes
 from memory.adapters.sql.sqlite.config import Thresholds
 from memory.adapters.sql.sqlite.schema import tables_of
@@ -40,10 +42,13 @@ class SqliteTable(Table[Session]):
     codec: SqliteCodec
     thresholds: Thresholds
 
+    def conditions(self) -> SqliteConditions:
+        return SqliteConditions(self.table)
+
     def __init__(self, collection: Collection, thresholds: Thresholds) -> None:
         codec = SqliteCodec(collection)
         self.tables = tables_of(collection)
-        super().__init__(codec, Shaper(collection, codec.at, TYPES), self.tables.table, thresholds)
+        super().__init__(codec, SqliteShaper(collection, codec.at, TYPES), self.tables.table, thresholds)
         self.words = word_index_of(collection)
         self.revisions = Revisions(self.name)
         self.any_quarantined = (
@@ -305,7 +310,18 @@ def partition_of(columns: Columns) -> int | None:
     return partition if isinstance(partition, int) else None
 
 
-_known: dict[tuple[int, int], SqliteTable] = {}
+NO_PATHS = frozenset[tuple[str, ...]]()
+_known: dict[tuple[int, int, frozenset[tuple[str, ...]]], SqliteTable] = {}
+
+
+def index_bodies(session: Session, collections: Mapping[str, Collection]) -> None:
+    """Make the indexes on values in bodies that are missing."""
+    for name, paths in session.declared.json_paths.items():
+        table = table_of(session, collections[name]).tables.table
+        for index in body_indexes(table, paths, SqliteConditions, lambda label, of=name: f"ix_{of}_{label}"):  # type: ignore[misc]
+            session.run(
+                str(sa.schema.CreateIndex(index, if_not_exists=True).compile(dialect=sqlite.dialect()))
+            )
 
 
 def table_of(session: Session, collection: Collection) -> SqliteTable:
@@ -315,10 +331,12 @@ def table_of(session: Session, collection: Collection) -> SqliteTable:
     statements.
     """
     collection, thresholds = session.declared.tables.get(collection.name, collection), session.thresholds
-    place = (id(collection), id(thresholds))
+    paths = session.declared.json_paths.get(collection.name, NO_PATHS)
+    place = (id(collection), id(thresholds), paths)
     table = _known.get(place)
     if table is None or table.collection is not collection or table.thresholds is not thresholds:
         table = SqliteTable(collection, thresholds)
+        table.shaper.json_paths = paths
         if len(_known) > 256:
             _known.clear()
         _known[place] = table

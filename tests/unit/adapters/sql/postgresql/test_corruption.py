@@ -8,7 +8,7 @@ import pytest
 
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.contract.collections import SAMPLES
+from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     HERE,
     T0,
@@ -23,9 +23,10 @@ from memory.ports.contract.support import (
     record,
     search_hits,
 )
-from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
+from memory.ports.query import Eq, Everywhere, JsonPath, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, PendingStep, Record, pack_vector
 from memory.ports.writes import Absent, Always, Newer, Status
+from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
 
 pytestmark = ON_SERVER
@@ -157,3 +158,30 @@ async def test_deleted_text_is_gone_from_every_table(store: PostgresStore, raw: 
     rows = await raw("SELECT * FROM {s}.memory_samples")
     assert len(rows) == 1
     assert "abracadabra" not in repr(rows)
+
+
+async def test_a_body_that_is_no_json_stops_no_comparison_in_other_bodies(
+    store: PostgresStore, raw: Raw
+) -> None:
+    await apply_all(store, *[put(full(n)) for n in range(3)])
+    await damage(raw, 1, "body = '{'")
+    page = await store.query(Query(SAMPLES, within(HERE), JsonPath(("n",), "==", 2)))
+    assert key_of(2) in [one.key for one in page.records]
+    assert key_of(1) not in [one.key for one in page.records]
+    page = await store.query(Query(SAMPLES, within(HERE), JsonPath(("n",), "==", 2)))
+    assert [one.key for one in page.records] == [key_of(2)]
+
+
+async def test_a_body_that_is_no_json_stops_no_opening(
+    server: Postgres, schema: str, store: PostgresStore, raw: Raw
+) -> None:
+    await apply_all(store, *[put(full(n)) for n in range(3)])
+    await damage(raw, 1, "body = '{'")
+    again = PostgresStore(server.url(schema))
+    again.json_paths = {"samples": frozenset({("n",)})}
+    await again.open(DECLARED)
+    page = await again.query(Query(SAMPLES, within(HERE), JsonPath(("n",), "==", 2)))
+    keys = [one.key for one in page.records]
+    assert key_of(2) in keys
+    assert key_of(1) not in keys
+    await again.close()

@@ -27,7 +27,7 @@ from memory.ports.contract.support import (
     record,
     search_hits,
 )
-from memory.ports.query import Eq, Everywhere, Hit, Near, Order, Query, Search, Tenant, within
+from memory.ports.query import Eq, Everywhere, Hit, JsonPath, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Key, Record, Stored, pack_vector
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
 from tests.unit.adapters.sql.sqlite.helping import (
@@ -103,6 +103,8 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
         near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
         assert {h.head.key for h in near} == {key_of(0), key_of(2)}
         await _only_candidates(store, 0, 2)
+        by_body = await store.query(Query(SAMPLES, within(HERE), JsonPath(("n",), ">=", 0)))
+        assert [r.key for r in by_body.records] == [key_of(0), key_of(2)]
     await store.close()
     again = await opened(file)
     assert isinstance(await fetch_stored(again, 1), Corrupt)

@@ -34,12 +34,16 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
+    JsonPath,
     Lt,
+    Not,
     Or,
     Order,
     Query,
     RowType,
     Search,
+    Tenant,
+    Where,
     Words,
     within,
 )
@@ -47,6 +51,7 @@ from memory.ports.record import Record, Role, pack_vector
 from memory.ports.writes import Newer
 from tests.unit.adapters.sql.listing import CHANGED, LESS_CHANGED, LISTED, NOTES, OF_A_TALK, OF_A_USER
 from tests.unit.adapters.sql.listing import fill as fill_notes
+from tests.unit.adapters.sql.sqlite.helping import opened
 from tests.unit.adapters.sql.young import NEW, OLD, PAIRS, QUESTIONS, VISIBLE, fill
 
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
@@ -266,6 +271,45 @@ async def test_a_conversations_own_entries_are_found_by_an_index(
     plan = await _plan(store, query, monkeypatch)
     assert "(tenant=? AND conversation_id=?" in plan, plan
     await store.close()
+
+
+INDEXED, PATH = frozenset({("n", "it's")}), ("n", "it's")
+BETWEEN = And((JsonPath(PATH, ">=", 10), JsonPath(PATH, "<", 13)))
+BY_BODY: dict[str, tuple[Condition, list[int]]] = {
+    "a number": (JsonPath(PATH, "==", 7), [7]),
+    "a text": (JsonPath(PATH, "==", "t8"), [8]),
+    "one of several": (JsonPath(PATH, "in", (7, 9)), [7, 9]),
+    "between": (BETWEEN, [10, 11, 12]),
+    "among other conditions": (And((IsNull("valid_to"), BETWEEN, Not(Eq("type", "b")))), [10, 11, 12]),
+    "either": (Or((JsonPath(PATH, "==", 7), JsonPath(PATH, "==", "t8"))), [7, 8]),
+}
+
+
+@pytest.mark.parametrize("where", [within(HERE), Tenant(HERE.tenant)], ids=["scope", "tenant"])
+async def test_values_in_bodies_are_found_by_an_index_that_is_asked_for(
+    file: Path, monkeypatch: pytest.MonkeyPatch, where: Where
+) -> None:
+    store = SqliteStore(f"sqlite:///{file}")
+    store.json_paths = {"samples": INDEXED}
+    await store.open((SAMPLES,))
+    await apply_all(
+        store, *[put(record(n, body={"n": {"it's": f"t{n}" if n == 8 else n}})) for n in range(30)]
+    )
+    for why, (part, numbers) in BY_BODY.items():
+        query = Query(SAMPLES, where, part, (Order("created_at"),))
+        found = (await store.query(query)).records
+        assert [one.key for one in found] == [key_of(n) for n in numbers], why
+        plan = await _plan(store, query, monkeypatch)
+        assert "ix_samples_body_" in plan, (why, plan)
+    for part in (JsonPath(PATH, ">", 20), JsonPath(PATH, "exists"), Not(JsonPath(PATH, "==", 7))):
+        plan = await _plan(store, Query(SAMPLES, where, part, (Order("created_at"),)), monkeypatch)
+        assert "ix_samples_created_at" in plan or where != within(HERE), plan
+    await store.close()
+    again = await opened(file)  # a store without the paths finds the same
+    for part, numbers in BY_BODY.values():
+        found = (await again.query(Query(SAMPLES, where, part, (Order("created_at"),)))).records
+        assert [one.key for one in found] == [key_of(n) for n in numbers]
+    await again.close()
 
 
 async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,233 @@
+"""Filters as dicts: `{"metadata.price": {"$gt": 3}, "types": ["user"]}`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from memory.domain import validation
+from memory.domain.corrections import did_you_mean, nearest
+from memory.domain.entry import EntryType
+from memory.domain.errors import InvalidInput, WrongArguments
+from memory.domain.filters import (
+    FIELDS,
+    METADATA,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Filter,
+    Negation,
+    Operator,
+    check_path,
+    check_size,
+    comparison,
+)
+
+SHORT = ("types", "tags", "any_tags", "metadata", "since", "before")
+"""Short keys for the most frequent conditions."""
+_OPERATORS: dict[str, Operator] = {
+    "$eq": "==",
+    "$lt": "<",
+    "$lte": "<=",
+    "$gt": ">",
+    "$gte": ">=",
+    "$in": "in",
+    "$contains": "contains",
+    "$exists": "exists",
+}
+_OPPOSITES: dict[str, Operator] = {"$ne": "==", "$nin": "in"}
+OPERATORS = (*_OPERATORS, *_OPPOSITES)
+COMBINATIONS = ("$and", "$or", "$nor", "$not")
+_EXAMPLE = '{"metadata.price": {"$gt": 3}}'
+_GUESSES = {
+    "$all $contains_all": 'one {"$contains": value} for each value, in {"$and": […]}',
+    "$contains_any $overlap $any": '{"$or": [{"tags": {"$contains": "a"}}, {"tags": {"$contains": "b"}}]}',
+    "$not_in $notin $nin_": "$nin",
+    "$neq $not_eq": "$ne",
+    "$ge": "$gte",
+    "$le": "$lte",
+    "$between $range": '{"$gte": 1, "$lt": 9}',
+    "$like $ilike $regex $match $text $startswith $starts_with": "search, which finds words in texts",
+    "$size $elemmatch": "a key of your own with that value",
+    "$is_null $isnull $is_empty $null": '{"$exists": False}, or None for a stored null',
+    "$greater_than": "$gt",
+    "$less_than": "$lt",
+}
+_SYMBOLS = {"==": "$eq", "=": "$eq", "!=": "$ne", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte"}
+_COMBINING = {"and must all": "$and", "or should any": "$or", "not": "$not", "must_not nor none": "$nor"}
+
+
+def parse_filter(given: object, field: str = "filter") -> Filter:
+    """Return a filter, or its dict, as a checked filter.
+
+    Raises:
+        InvalidInput: A key or an operator is unknown, or a value is wrong. The error
+            names it, and the right one.
+    """
+    parsed = _parse(given, field, validation.MAX_DEPTH)
+    check_size(parsed)
+    return parsed
+
+
+def _parse(given: object, field: str, room: int) -> Filter:
+    if isinstance(given, Filter):
+        return given
+    if not isinstance(given, Mapping):
+        raise InvalidInput(
+            field, f"must be a Filter or a dict such as {_EXAMPLE}, not {type(given).__name__}"
+        )
+    if not room:
+        raise InvalidInput(field, "nests too deeply")
+    return _all_of([_condition(key, value, field, room) for key, value in given.items()])
+
+
+def _all_of(parts: Sequence[Filter]) -> Filter:
+    return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+
+
+def _condition(key: object, value: object, field: str, room: int) -> Filter:
+    if not isinstance(key, str):
+        raise InvalidInput(field, f"has a key that is not text: {type(key).__name__}")
+    if key in COMBINATIONS:
+        return _combination(key, value, f"{field}.{key}", room)
+    if value is None and key in SHORT:
+        return AllOf(())
+    if key == METADATA and isinstance(value, Mapping):
+        return _all_of([_inside((METADATA, _text(name)), one, room) for name, one in value.items()])
+    if key in SHORT and not (key in FIELDS and isinstance(value, Mapping)):
+        return _SHORT_FILTERS[key](f"{field}.{key}", value)
+    path = parse_path(key, f"{field}.{key[:80]}")
+    if path[0] == METADATA and len(path) > 1:
+        return _inside(path, value, room)
+    if path[0] not in FIELDS or len(path) > 1:
+        raise _unknown_key(key, field)
+    return _operations(path, value) if isinstance(value, Mapping) else comparison(path, "==", value)
+
+
+def parse_path(key: str, field: str = "indexes") -> tuple[str, ...]:
+    """Return the keys of a path with dots, such as `metadata.address.city`."""
+    path = tuple(key.split("."))
+    if path[0] == METADATA and "" in path:
+        raise InvalidInput(
+            field, "has an empty key between dots. A key with dots is written {'metadata': {'a.b': 1}}"
+        )
+    return check_path(path) if path[0] == METADATA and len(path) > 1 else path
+
+
+def _text(key: object) -> str:
+    return validation.text("filter.metadata", key)
+
+
+def _combination(key: str, value: object, field: str, room: int) -> Filter:
+    if key == "$not":
+        return Negation(_parse(value, field, room - 1))
+    if not isinstance(value, list | tuple) or not value:
+        raise InvalidInput(field, f'takes a list of filters: {{"{key}": [{_EXAMPLE}, …]}}')
+    parts = tuple(_parse(one, f"{field}[{n}]", room - 1) for n, one in enumerate(value))
+    if key == "$and":
+        return AllOf(parts)
+    return AnyOf(parts) if key == "$or" else Negation(AnyOf(parts))
+
+
+def _inside(path: tuple[str, ...], value: object, room: int) -> Filter:
+    """Return the filter on a value in the metadata: a value, operators, or keys."""
+    if not isinstance(value, Mapping):
+        return comparison(check_path(path), "==", value)
+    if not value or not room:
+        raise InvalidInput(
+            "filter." + ".".join(path)[:80],
+            "is empty. Write {'$exists': True} for any value, or {'$eq': {}} for an empty object",
+        )
+    if any(isinstance(name, str) and name.startswith("$") for name in value):
+        return _operations(path, value)
+    bare = next((name for name in value if name in _SYMBOLS or f"${name}" in OPERATORS), None)
+    if bare is not None:
+        here, sign = ".".join(path)[:80], _SYMBOLS.get(bare, f"${bare}")
+        raise InvalidInput(
+            f"filter.{here}",
+            f"is {bare!r} an operator? Write {{'{sign}': …}}. A key of that name is written"
+            f" {{'{here}.{bare}': …}}",
+        )
+    return _all_of([_inside((*path, _text(name)), one, room - 1) for name, one in value.items()])
+
+
+def _operations(path: tuple[str, ...], value: Mapping[Any, object]) -> Filter:
+    """Return the comparisons of a value by operators, such as `{"$gt": 3}`."""
+    field = "filter." + ".".join(check_path(path))[:80]
+    if not value:
+        raise InvalidInput(field, f"is empty. Write a value or an operator: {', '.join(OPERATORS)}")
+    return _all_of([_operation(path, field, name, one) for name, one in value.items()])
+
+
+def _operation(path: tuple[str, ...], field: str, name: object, value: object) -> Filter:
+    if name == "$exists":
+        if not isinstance(value, bool):
+            raise InvalidInput(f"{field}.$exists", f"must be True or False, not {type(value).__name__}")
+        there = Comparison(path, "exists")
+        return there if value else Negation(there)
+    if name == "$not" and isinstance(value, Mapping):
+        return Negation(_operations(path, value))
+    if name in _OPERATORS:
+        return comparison(path, _OPERATORS[name], value)
+    if name in _OPPOSITES:
+        return Negation(comparison(path, _OPPOSITES[name], value))
+    raise _unknown_operator(str(name), field)
+
+
+def _unknown_operator(name: str, field: str) -> InvalidInput:
+    wanted = "$" + name.lstrip("$").lower()
+    right = wanted if wanted in OPERATORS else _SYMBOLS.get(name) or _looked_up(_GUESSES, wanted)
+    hint = f". Use {right}" if right else did_you_mean(name, OPERATORS)
+    return InvalidInput(f"{field}.{name[:80]}", f"is no operator{hint}. Operators: {', '.join(OPERATORS)}")
+
+
+def _unknown_key(key: str, field: str) -> InvalidInput:
+    right = _looked_up(_COMBINING, key.lstrip("$").lower())
+    if right:
+        return InvalidInput(f"{field}.{key}", f'is no key of {field}; did you mean {{"{right}": …}}?')
+    if key.startswith("$"):
+        hint = f". Operators stand below a key: {_EXAMPLE}. Combine filters with {', '.join(COMBINATIONS)}"
+        return InvalidInput(f"{field}.{key[:80]}", f"is no key of {field}{hint}")
+    known = tuple(dict.fromkeys((*SHORT, *FIELDS)))
+    close = nearest(key, known, 0.7)
+    hint = f"; did you mean '{close}'?" if close else "."
+    hint += f" For a key of your own write {{'metadata.{key[:40]}': …}}. Accepted: {', '.join(known)}"
+    return WrongArguments(f"{field}.{key[:80]}", f"is no key of {field}{hint}", field=field)
+
+
+def _looked_up(table: Mapping[str, str], name: str) -> str | None:
+    return next((right for names, right in table.items() if name in names.split()), None)
+
+
+# -- short keys ------------------------------------------------------------------------
+
+
+def _types(field: str, value: Any) -> Filter:
+    types = tuple(
+        validation.one_of(field, one, EntryType)
+        for one in validation.sequence(field, value, at_most=validation.MAX_LIMIT)
+    )
+    return Comparison(("type",), "in", types) if types else AllOf(())
+
+
+def _tags(field: str, value: Any) -> tuple[Filter, ...]:
+    given = validation.tags(validation.sequence(field, value, at_most=validation.MAX_LIMIT), field)
+    return tuple(Comparison(("tags",), "contains", tag) for tag in given)
+
+
+def _any_tags(field: str, value: Any) -> Filter:
+    return AnyOf(parts) if (parts := _tags(field, value)) else AllOf(())
+
+
+def _metadata(field: str, value: Any) -> NoReturn:
+    raise InvalidInput(field, f"must be a dict such as {{'kind': 'recipe'}}, not {type(value).__name__}")
+
+
+_SHORT_FILTERS: dict[str, Callable[[str, Any], Filter]] = {
+    "types": _types,
+    "tags": lambda field, value: AllOf(_tags(field, value)),
+    "any_tags": _any_tags,
+    "metadata": _metadata,
+    "since": lambda field, value: comparison(("created_at",), ">=", value),
+    "before": lambda field, value: comparison(("created_at",), "<", value),
+}
