@@ -1,4 +1,5 @@
 # Made by tools/blocking_stub.py from the async classes. Do not edit.
+# ruff: noqa: A002
 
 from __future__ import annotations
 
