@@ -277,7 +277,7 @@ async def import_messages(
 ) -> int:
     """Append the messages of a file to a session.
 
-    The file holds messages of OpenAI, Anthropic or LangChain, plain {role, content}, or
+    The file holds messages in a format of `memory.formats`, plain {role, content}, or
     our own format. Every line is checked before the first is written.
 
     Importing the same file again adds only messages that the session lacks; so does an
@@ -345,7 +345,7 @@ async def export_messages(
     cli: Cli,
     session_id: SessionId,
     format: Annotated[
-        str, typer.Option("--as", metavar="FORMAT", help="The format: openai, anthropic, langchain or plain.")
+        str, typer.Option("--as", metavar="FORMAT", help="The format, such as openai or gemini.")
     ] = "plain",
     output: Annotated[
         Path | None,

@@ -81,7 +81,8 @@ def import_message(given: object, format: str = "auto") -> list[Message]:
     Raises:
         InvalidInput: It names the wrong field, or `message` if this is no message.
     """
-    validation.one_of("format", format, ("auto", *FORMATS))
+    if format != "auto":
+        validation.one_of("format", format, ("auto", *FORMATS))
     fields = dict(_as_mapping(given))
     name = format
     if native.is_dump(fields):

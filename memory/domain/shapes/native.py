@@ -1,4 +1,7 @@
-"""Check our own messages, or the results of their `model_dump`."""
+"""Check our own messages, or the results of their `model_dump`.
+
+A message that was changed since it was read loses its original.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes.fields import Fields, parts
+from memory.domain.shapes.originals import forget_changed
 
 
 def is_dump(fields: Fields) -> bool:
@@ -40,7 +44,7 @@ def from_fields(fields: Fields) -> list[Message]:
     if isinstance(fields.get("content"), list):
         parts(fields["content"])
     try:
-        return [Message.model_validate(fields)]
+        return [forget_changed(Message.model_validate(fields))]
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         raise InvalidInput(".".join(str(part) for part in first["loc"]), first["msg"]) from None

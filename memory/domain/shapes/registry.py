@@ -56,6 +56,8 @@ _MODULES: tuple[Format, ...] = (
 )
 KEPT_WHOLE: dict[str, Format] = {module.NAME: module for module in _MODULES}
 """In the order in which they are tried."""
+_SIGNS = frozenset({"type", "author", "kind", "blocks", "parts", "images", "thinking"})
+"""Such a message has one of these fields, or a list as content."""
 FORMATS = (
     "openai",
     "openai_responses",
@@ -68,4 +70,6 @@ FORMATS = (
 
 def recognise(fields: Fields) -> str | None:
     """Return the name of the format that alone has such a message; None if none has."""
+    if _SIGNS.isdisjoint(fields) and not isinstance(fields.get("content"), list):
+        return None
     return next((name for name, module in KEPT_WHOLE.items() if module.is_one(fields)), None)

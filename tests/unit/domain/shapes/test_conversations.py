@@ -163,3 +163,14 @@ def _change(value: Any, chance: random.Random) -> None:
                 )
             return
         value = value[name]
+
+
+def test_a_message_that_was_changed_in_memory_loses_its_original() -> None:
+    (message,) = import_messages(
+        [{"role": "user", "parts": [{"text": "the old text, which is a secret of ours"}]}]
+    )
+    message.content = "new"
+    assert message.raw == {"role": "user", "parts": [{"text": "new"}]}
+    (again,) = import_messages([message])
+    assert "secret" not in again.model_dump_json()
+    assert again.raw == message.raw
