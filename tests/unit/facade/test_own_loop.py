@@ -7,6 +7,7 @@ import contextvars
 import gc
 import inspect
 import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -843,3 +844,24 @@ def test_blocking_memories_are_opened_and_closed_by_many_threads() -> None:
             done.result(IN_TIME)
     with memory:
         memory.write("usable", scope="user:bob")
+
+
+def test_an_interrupt_of_a_blocking_call_cancels_it() -> None:
+    gate = Gate()
+
+    def interrupt() -> None:
+        assert gate.reached.wait(IN_TIME)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    main = threading.main_thread().ident
+    assert main is not None
+    if threading.get_ident() != main:
+        pytest.skip("signals reach the main thread only")
+    with BlockingMemory(
+        "memory://", embedder="none", accept_loss=True, write_gate=gate, durations={"deadline": 2 * IN_TIME}
+    ) as memory:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            memory.write("wait", scope="user:ada")
+        assert memory.retrieve("user:ada") == []
+    assert gate.ended == ["cancelled"]
