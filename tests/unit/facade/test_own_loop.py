@@ -847,14 +847,12 @@ def test_blocking_memories_are_opened_and_closed_by_many_threads() -> None:
 
 
 def test_an_interrupt_of_a_blocking_call_cancels_it() -> None:
-    gate = Gate()
+    gate, main = Gate(), threading.main_thread().ident or 0
 
     def interrupt() -> None:
         assert gate.reached.wait(IN_TIME)
         signal.pthread_kill(main, signal.SIGINT)
 
-    main = threading.main_thread().ident
-    assert main is not None
     if threading.get_ident() != main:
         pytest.skip("signals reach the main thread only")
     with BlockingMemory(
