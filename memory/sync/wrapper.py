@@ -127,7 +127,7 @@ def _iterate(twin: SyncWrapper, items: AsyncGenerator[Any, Never]) -> Iterator[A
             if error is not None:
                 raise error
     finally:
-        twin._loop.run(items.aclose())
+        twin._loop.finish(items.aclose())
 
 
 def _doc(original: Any) -> str:

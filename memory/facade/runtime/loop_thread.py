@@ -86,6 +86,19 @@ class LoopThread:
         finally:
             del answer
 
+    def finish(self, work: Any) -> None:
+        """Run what ends an iteration.
+
+        The garbage collector may call this on the private loop, where nothing may wait,
+        or in a forked child, which has no such loop.
+        """
+        if self.is_inherited:
+            work.close()
+        elif self._life is not None and threading.current_thread() is self._life.thread:
+            self._submit(work, lambda _value, _error: None, waits=False)
+        else:
+            self.run(work)
+
     async def stop(self) -> None:
         """End the calls under way, and the thread. The next call starts another.
 
@@ -108,14 +121,17 @@ class LoopThread:
 
     # -- calls -------------------------------------------------------------------------
 
-    def _submit(self, work: Any, deliver: Deliver) -> Callable[[], None]:
-        """Begin a call, and return the function that cancels it."""
+    def _submit(self, work: Any, deliver: Deliver, *, waits: bool = True) -> Callable[[], None]:
+        """Begin a call, and return the function that cancels it.
+
+        A caller that waits must not be on the private loop.
+        """
         try:
             self._forks.check()
             reads = reads_of_caller()
             with self._lock:
                 life = self._life or self._start()
-                if threading.current_thread() is life.thread:
+                if waits and threading.current_thread() is life.thread:
                     raise WrongEventLoop(in_callback=True)
                 call = _Call(work, deliver)
                 life.loop.call_soon_threadsafe(self._begin, life, call, reads)

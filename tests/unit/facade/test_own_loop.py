@@ -7,6 +7,7 @@ import contextvars
 import gc
 import inspect
 import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -40,7 +41,9 @@ from memory import (
 from memory.facade.memory import NOUNS
 from memory.facade.resources.session import Session
 from memory.facade.runtime.own_loop import own_loop_class
+from memory.facade.runtime.proxies import MOST_AHEAD
 from memory.facade.scoped import ScopedMemory
+from memory.sync.wrapper import blocking_class
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
 from tests.support.placings import STORIES, forget
@@ -843,3 +846,57 @@ def test_blocking_memories_are_opened_and_closed_by_many_threads() -> None:
             done.result(IN_TIME)
     with memory:
         memory.write("usable", scope="user:bob")
+
+
+def test_an_iteration_that_is_collected_on_the_private_loop_is_ended_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, ignored = list[str](), list[Any]()
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+
+    class Counted(Memory):
+        async def count(self) -> AsyncIterator[int]:
+            try:
+                for number in range(2 * MOST_AHEAD):
+                    yield number
+            finally:
+                await asyncio.sleep(0)
+                ended.append(threading.current_thread().name)
+
+    async def gate(draft: Any, provenance: Any) -> bool:
+        gc.collect()
+        return True
+
+    blocking: Any = blocking_class(Counted)
+    with blocking("memory://", embedder="none", accept_loss=True, write_gate=gate) as memory:
+        gc.disable()
+        try:
+            cycle: list[Any] = [memory.count()]
+            assert next(cycle[0]) == 0
+            cycle.append(cycle)
+            del cycle
+            memory.write("Ada prefers tea", scope="user:ada")
+        finally:
+            gc.enable()
+        memory.retrieve("user:ada")
+    assert ended == ["blocking-memory"]
+    assert ignored == []
+
+
+def test_an_interrupt_of_a_blocking_call_cancels_it() -> None:
+    gate, main = Gate(), threading.main_thread().ident or 0
+
+    def interrupt() -> None:
+        assert gate.reached.wait(IN_TIME)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    if threading.get_ident() != main:
+        pytest.skip("signals reach the main thread only")
+    with BlockingMemory(
+        "memory://", embedder="none", accept_loss=True, write_gate=gate, durations={"deadline": 2 * IN_TIME}
+    ) as memory:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            memory.write("wait", scope="user:ada")
+        assert memory.retrieve("user:ada") == []
+    assert gate.ended == ["cancelled"]
