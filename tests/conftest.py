@@ -53,10 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(BackendReport(config), "memory-backends")
     if config.option.contract_depth is None and not NIGHTLY:
         config.option.contract_depth = "quick"
-    if not THOROUGH and quick_folders.programs_run_there():
+    if not NIGHTLY and quick_folders.programs_run_there():
         os.environ.setdefault(
             "PYTEST_DEBUG_TEMPROOT", str(quick_folders.IN_MEMORY)
-        )  # where `tmp_path` is; CI has it on the disk
+        )  # where `tmp_path` is; `make nightly` has it on the disk
 
 
 @pytest.hookimpl(wrapper=True)

@@ -106,10 +106,10 @@ def _pip_setting(name: str) -> str:
     return ""
 
 
-def compile_all() -> None:
+def compile_all(kind: str) -> None:
     """What was installed and what is here, on every processor; pip would take one file
     after the other. Other packages' tests are left; what fails is compiled when it is
-    imported.
+    imported. Test modules are compiled for pytest, which rewrites their assertions.
     """
     site = sysconfig.get_path("purelib", "venv", vars={"base": str(VENV), "platbase": str(VENV)})
     ours = [
@@ -124,12 +124,14 @@ def compile_all() -> None:
             "-j",
             "0",
             "-x",
-            r"site-packages.*[/\\]tests?[/\\]",
+            r"site-packages.*[/\\]tests?[/\\]|[/\\](test_\w+|conftest)\.py$",
             site,
             *ours,
         ],
         capture_output=True,
     )
+    if kind == "dev":
+        subprocess.run([str(PYTHON), "-m", "tools.compile_tests"], cwd=ROOT, capture_output=True)
 
 
 def main() -> None:
@@ -143,7 +145,7 @@ def main() -> None:
     if not uv_install(total, *pinned):
         pip_install(f"what requirements/{lock.name} pins", total, "--no-compile", *pinned)
     pip_install("the project", 1, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    compile_all()
+    compile_all(kind)
     for covered in KINDS[: KINDS.index(kind) + 1]:
         stamp(covered).touch()
 

@@ -5,7 +5,7 @@ The queries are for stores that have no faster way.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,8 @@ from memory.ports.query import And, Condition, Eq, Everywhere, Head, Lt, Not, Pa
 from memory.ports.record import Corrupt, Key, Role, Standing
 
 LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
+QUESTIONS = 5
+"""The number of queries for each collection."""
 
 
 class DueReason(StrEnum):
@@ -56,47 +58,50 @@ async def due_by_queries(
     limit: int,
     cursor: str | None,
     expired: Mapping[Collection, datetime],
+    idle: Container[str] = frozenset(),
 ) -> DuePage:
     """Answer `Store.due` with one query after the other until `limit` rows are found.
 
-    Stores answer each query by an index.
+    Stores answer each query by an index. Collections named in `idle` have nothing due.
+    They are not queried, unless a cursor continues within one of their queries.
     """
-    questions = [
-        question
-        for collection in collections
-        for question in _questions(collection, now, expired.get(collection))
-    ]
+    of = QUESTIONS * len(collections)
     rows: list[DueRow] = []
-    number, inner = place_of(cursor, len(questions))
-    while number < len(questions) and len(rows) < limit:
-        why, query = questions[number]
+    number, inner = place_of(cursor, of)
+    while number < of and len(rows) < limit:
+        collection = collections[number // QUESTIONS]
+        if inner is None and collection.name in idle:
+            number += QUESTIONS - number % QUESTIONS
+            continue
+        why, query = _questions(collection, now, expired.get(collection))[number % QUESTIONS]
         page = Page() if query is None else await ask(replace(query, limit=limit - len(rows), cursor=inner))
-        if query is not None:
-            rows += [
-                _row(query.collection, why, found)
-                for found in (*page.heads, *page.records)
-                if not isinstance(found, Corrupt)
-            ]
+        rows += [
+            _row(collection, why, found)
+            for found in (*page.heads, *page.records)
+            if not isinstance(found, Corrupt)
+        ]
         number, inner = (number, page.cursor) if page.cursor is not None else (number + 1, None)
-    return DuePage(tuple(rows), cursor_at(number, inner, len(questions)))
+    return DuePage(tuple(rows), cursor_at(number, inner, of))
 
 
 def _questions(
     collection: Collection, now: datetime, expired: datetime | None
-) -> Iterator[tuple[DueReason, Query | None]]:
-    """Yield the queries; None in place of one that is not asked.
+) -> tuple[tuple[DueReason, Query | None], ...]:
+    """Return the queries; None in place of one that is not asked.
 
     Their number is constant, so a cursor can count them.
     """
     owing, over = Eq("owing", True), Lt("discard_at", now)
-    yield DueReason.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)
-    yield DueReason.OWES, Query(collection, Everywhere(), owing, types=LEFT)
-    yield DueReason.ARRIVING, _records(collection, None, Role.ARRIVING)
-    yield (
-        DueReason.EXPIRED,
-        None if expired is None else _records(collection, Lt("expires_at", expired), Role.HOME),
+    return (
+        (DueReason.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)),
+        (DueReason.OWES, Query(collection, Everywhere(), owing, types=LEFT)),
+        (DueReason.ARRIVING, _records(collection, None, Role.ARRIVING)),
+        (
+            DueReason.EXPIRED,
+            None if expired is None else _records(collection, Lt("expires_at", expired), Role.HOME),
+        ),
+        (DueReason.DISCARD, Query(collection, Everywhere(), And((over, Not(owing))), types=LEFT)),
     )
-    yield DueReason.DISCARD, Query(collection, Everywhere(), And((over, Not(owing))), types=LEFT)
 
 
 def _records(collection: Collection, part: Condition | None, *roles: Role) -> Query:

@@ -1,8 +1,9 @@
 """A pytest plugin (`-p tests.contract.only_the_lies`): runs for each faulty adapter the test made
-for its lie, for the honest store all of those.
+for its lie, and the same test for the honest store that is most like the faulty ones.
 
 Other tests are not even collected: for fifty stores, that would take longer than these
-take to run.
+take to run. An adapter that failed its test is caught: further cases of the test are
+not run for it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ import gc
 import sys
 from collections.abc import Generator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from memory.ports.contract.harness import Harness
 
 
 @lru_cache(maxsize=1)
@@ -25,6 +30,24 @@ def made_for() -> dict[str, str]:
     return {name: expected.partition("[")[0] for name, (_, expected) in FAULTY_ADAPTERS.items()}
 
 
+@lru_cache
+def _is_caught_in_one_case(name: str) -> bool:
+    """Whether the adapter is registered with one case of a test, which must fail."""
+    from tests.contract.faulty.every import FAULTY_ADAPTERS
+
+    return "[" in FAULTY_ADAPTERS[name][1]
+
+
+def honest_like(faulty: type[Harness]) -> type[Harness]:
+    """The honest store that shares most with this faulty one: its own base, or one that
+    claims the same.
+    """
+    from tests.contract.faulty.every import HONEST
+
+    base = next((honest for honest in HONEST if issubclass(faulty, honest)), None)
+    return base or next((honest for honest in HONEST if honest.claims == faulty.claims), HONEST[0])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(name: str) -> list[pytest.Item] | None:
     """A test made for no lie is no item; None leaves everything else to pytest."""
@@ -33,21 +56,40 @@ def pytest_pycollect_makeitem(name: str) -> list[pytest.Item] | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
-    """Show the contract's plugin only the harnesses whose lie this test is for, and the
-    honest one.
+    """Show the contract's plugin only the harnesses whose lie this test is for, and an
+    honest one for each.
     """
     from memory.ports.contract.plugin import HARNESSES
-    from tests.contract.faulty.every import HONEST
 
     stash, test = metafunc.config.stash, metafunc.definition.originalname
     every = stash[HARNESSES]
-    stash[HARNESSES] = [
-        harness for harness in every if harness in HONEST or made_for().get(harness.name) == test
-    ]
+    faulty = [harness for harness in every if made_for().get(harness.name) == test]
+    honest = {honest_like(harness) for harness in faulty}
+    stash[HARNESSES] = [harness for harness in every if harness in honest or harness in faulty]
     try:
         return (yield)
     finally:
         stash[HARNESSES] = every
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        _failed.add((_harness_of(item), item.name.partition("[")[0]))
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Leave out what cannot tell more. None leaves the test to pytest."""
+    harness = _harness_of(pyfuncitem)
+    if harness is None or _is_honest(pyfuncitem) or _is_caught_in_one_case(harness.name):
+        return None
+    return (harness, pyfuncitem.originalname) in _failed or None
+
+
+_failed: set[tuple[type[Harness] | None, str]] = set()
 
 
 def pytest_collection_finish() -> None:
@@ -84,4 +126,11 @@ _before = _Before()
 def _is_honest(item: pytest.Item) -> bool:
     from tests.contract.faulty.every import HONEST
 
-    return getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness") in HONEST
+    return _harness_of(item) in HONEST
+
+
+def _harness_of(item: pytest.Item) -> type[Harness] | None:
+    from memory.ports.contract.plugin import FIXTURE
+
+    harness: type[Harness] | None = getattr(getattr(item, "callspec", None), "params", {}).get(FIXTURE)
+    return harness

@@ -71,7 +71,7 @@ def caught(tmp_path_factory: pytest.TempPathFactory) -> Caught:
     """The failed tests of each store: the tests made for the lies, in one run over all
     faulty adapters, and over the honest store too.
     """
-    only = ("-p", "tests.contract.only_the_lies")
+    only = ("-p", "tests.contract.only_the_lies", "--assert=plain")
     folder = tmp_path_factory.mktemp("contract")
     result = contract(
         folder,

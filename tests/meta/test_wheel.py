@@ -82,7 +82,10 @@ def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Pa
 
 IN_ONE_PROCESS = """
 import os, runpy, sys
-import memory.facade.memory, memory.adapters.sql.sqlite.store, numpy
+import memory.agents.manager, memory.agents.providers, memory.adapters.embedders.wordllama, numpy, tokenizers
+with memory.BlockingMemory("sqlite:///warm.db", embedder="none") as warm:
+    warm.write("warm", scope="user:warm")
+    assert warm.search("warm", scope="user:warm")
 for folder in sys.argv[1:]:
     if (child := os.fork()) == 0:
         os.chdir(folder)
@@ -96,8 +99,8 @@ for folder in sys.argv[1:]:
     with open(folder + "/ended", "w") as file:
         file.write(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 """
-"""What snippets import is imported once; each then runs in a process and a folder of
-its own.
+"""What snippets import is imported once, and what a first memory prepares is prepared
+once; each then runs in a process and a folder of its own.
 """
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ def _always() -> str | None:
     return None
 
 
+@cache
 def _not_installed(module: str, package: str) -> str | None:
     return None if find_spec(module) else f"the package '{package}' is not installed"
 

@@ -48,6 +48,7 @@ class MySqlServer(Server):
             environment=environment,
             folder=folder,
             small=small,
+            data="/var/lib/mysql",
         )
 
     def url(self, database: str = "memory", **options: object) -> str:

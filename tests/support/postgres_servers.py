@@ -58,6 +58,7 @@ class InContainer(Server):
             inside=5432,
             environment={"POSTGRES_PASSWORD": PASSWORD},
             small=small,
+            data="/var/lib/postgresql/data",
         )
 
     @property

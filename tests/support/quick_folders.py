@@ -13,6 +13,8 @@ IN_MEMORY = Path("/dev/shm")
 ON_DISK = Path("/var/tmp")
 ROOM = 2**30
 """Containers often have 64 MiB there, less than Edge keeps free."""
+ROOM_OF_SERVERS = 8 * ROOM
+"""A database takes some hundred MiB, and each worker has its own."""
 
 
 def there_is_one() -> bool:
@@ -28,6 +30,14 @@ def new(otherwise: Path) -> Path:
 
 def programs_run_there() -> bool:
     return there_is_one() and not os.statvfs(IN_MEMORY).f_flag & os.ST_NOEXEC
+
+
+def servers_run_there() -> bool:
+    """Whether servers in containers may keep their data there. They write as users of
+    their own, so only root can remove the data.
+    """
+    there = there_is_one() and shutil.disk_usage(IN_MEMORY).free > ROOM_OF_SERVERS
+    return there and hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def on_disk(otherwise: Path) -> Path:

@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import gc
 import os
+import shutil
 import socket
 import time
 import warnings
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tests.support import quick_folders
 
 os.environ.setdefault(
     "TESTCONTAINERS_RYUK_DISABLED", "true"
@@ -54,6 +57,7 @@ BASE = Image("python:3.13-slim", "MEMORY_BASE_IMAGE")
 """What the image of the worker is made from."""
 
 OWNER = "memory-tests.owner"
+DATA = "memory-tests.data"
 START_SECONDS = 60.0
 _BALLAST = "ballast"
 
@@ -136,7 +140,9 @@ class Server:
     listens on in the container, None for the same as outside. `ready(port)` raises as
     long as the server does not work yet. A `folder` stands at /given in the container.
     With `host_network` it reaches other servers on the loopback interface. `small` is a
-    folder in the container that is a disk of its own, of so many megabytes.
+    folder in the container that is a disk of its own, of so many megabytes. `data` is
+    where the server keeps its data: on a disk in memory where this process can remove
+    them, so that no commit waits. They stay there when the server is killed.
     """
 
     def __init__(
@@ -149,6 +155,7 @@ class Server:
         folder: Path | None = None,
         host_network: bool = False,
         small: tuple[str, int] | None = None,
+        data: str | None = None,
     ) -> None:
         self.image = image
         self._ready = ready
@@ -158,6 +165,8 @@ class Server:
         self._folder = folder
         self._host_network = host_network
         self._small = small
+        self._data = data
+        self._data_folder: Path | None = None
         self._container: Any = None
         self._port = 0
 
@@ -227,10 +236,15 @@ class Server:
             container = container.with_volume_mapping(str(self._folder), "/given", "ro")
         if self._small is not None:
             container = container.with_tmpfs_mount(self._small[0], f"size={self._small[1]}m,mode=1777")
+        labels = {OWNER: owner()}
+        if self._data is not None and quick_folders.servers_run_there():
+            self._data_folder = quick_folders.new(otherwise=quick_folders.ON_DISK)
+            container = container.with_volume_mapping(str(self._data_folder), self._data, "rw")
+            labels[DATA] = str(self._data_folder)
         if self._host_network:
-            container = container.with_kwargs(labels={OWNER: owner()}, network_mode="host")
+            container = container.with_kwargs(labels=labels, network_mode="host")
         else:
-            container = container.with_kwargs(labels={OWNER: owner()}).with_bind_ports(
+            container = container.with_kwargs(labels=labels).with_bind_ports(
                 self._inside or self._port, self._port
             )
         container.start()
@@ -243,6 +257,8 @@ class Server:
         if container is not None:
             with contextlib.suppress(Exception):
                 container.stop()
+        if self._data_folder is not None:
+            shutil.rmtree(self._data_folder, ignore_errors=True)
 
     def _wait(self) -> None:
         self.wait_for(self._ready)
@@ -288,3 +304,5 @@ def _remove_orphans() -> None:
             if host == socket.gethostname() and not os.path.exists(f"/proc/{pid}"):
                 with contextlib.suppress(Exception):
                     container.remove(force=True, v=True)
+                if (data := container.labels.get(DATA)) is not None:
+                    shutil.rmtree(data, ignore_errors=True)

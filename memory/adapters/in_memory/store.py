@@ -197,19 +197,12 @@ class InMemoryStore(BaseStore):
     ) -> DuePage:
         """Collect due records; collections in which nothing is due are not queried."""
         collections = tuple(self._collections.values())
-        waiting = {
+        idle = {
             c.name
             for c in collections
-            if any(_waits(s, now, expired.get(c)) for s in self.state.everything(c.name))
+            if not any(_waits(s, now, expired.get(c)) for s in self.state.everything(c.name))
         }
-
-        async def ask(query: Query) -> Page:
-            asked = (
-                query.cursor is not None or query.collection.name in waiting
-            )  # a query with a foreign cursor must fail
-            return await self.query(query) if asked else Page()
-
-        return await due_by_queries(ask, collections, now, limit, cursor, expired)
+        return await due_by_queries(self.query, collections, now, limit, cursor, expired, idle)
 
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]

@@ -15,11 +15,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 
 
+@lru_cache(maxsize=256)
 def declaration(collection: Collection) -> str:
     """Return the parts of a collection that decide the form of its tables.
 
@@ -97,6 +99,8 @@ def compare_declarations(
         if asked.name not in told:
             new.append(asked)
             continue
+        if told[asked.name] == declaration(asked):
+            continue  # as at almost every opening
         try:
             was = parse_declaration(asked.name, told[asked.name])
             problems = list(_problems(was, asked))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -84,7 +85,18 @@ def needs_address(test: Test) -> Test:
 def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
     """Return whether a test with this mark runs for this harness."""
     wanted, unwanted = mark.kwargs.get("claimed", ()), mark.kwargs.get("unclaimed", ())
-    asked = {
+    hooks = _hooks_of(harness)  # type: ignore[arg-type]  # mypy takes no class for hashable
+    if any(wants and not hooks.get(what, True) for what, wants in mark.kwargs.items()):
+        return False
+    return all(_is_claimed(harness.claims, name) for name in wanted) and not any(
+        _is_claimed(harness.claims, name) for name in unwanted
+    )
+
+
+@cache
+def _hooks_of(harness: type[Harness]) -> Mapping[str, bool]:
+    """Return what the harness offers beside its store, by the arguments of the mark."""
+    return {
         "remote": harness.remote,
         "built": bool(harness.urls),
         "cramped": harness.can_be_cramped(),
@@ -93,11 +105,6 @@ def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
         "files": harness.has_files(),
         "address": harness.has_address(),
     }
-    if any(mark.kwargs.get(what) and not has for what, has in asked.items()):
-        return False
-    return all(_is_claimed(harness.claims, name) for name in wanted) and not any(
-        _is_claimed(harness.claims, name) for name in unwanted
-    )
 
 
 def untested_capabilities() -> list[str]:
