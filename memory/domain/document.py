@@ -130,17 +130,25 @@ def check_key(value: object, name: str = "key") -> str:
     return validation.identifier(name, value)
 
 
-def check_value(value: object) -> CheckedValue:
+class LongValue(Exception):
+    """A value is too long to be checked between two turns of an event loop."""
+
+
+def check_value(value: object, *, at_once: int | None = None) -> CheckedValue:
     """Validate and copy the value of a document.
+
+    Args:
+        at_once: The most characters of JSON to check.
 
     Raises:
         InvalidInput: It is neither JSON nor bytes, or too large. The error names the
             path of the part that is wrong.
+        LongValue: It has more than `at_once`.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         copied = bytes(value)
         return CheckedValue(copied, "bytes", _check_size(len(copied)))
-    exact = _exact_json(value, "value", 1, MAX_BYTES)[0]
+    exact = _exact_json(value, "value", 1, _Room(MAX_BYTES, at_once))
     text = _json_text(exact)
     return CheckedValue(exact, "json", _check_size(len(text) if text.isascii() else len(text.encode())))
 
@@ -176,21 +184,40 @@ def _check_size(size: int) -> int:
     return size
 
 
-def _exact_json(value: object, path: str, depth: int, room: int) -> tuple[Any, int]:
-    """Copy a value that JSON returns equal. Also return the room that is left."""
+class _Room:
+    """Counts the characters of a value down."""
+
+    def __init__(self, most: int, at_once: int | None) -> None:
+        self._left, self._beyond = most, 0 if at_once is None else most - at_once
+
+    def take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise InvalidInput(
+                "value", f"has more than {MAX_BYTES:,} bytes of JSON. Split it over several keys"
+            )
+        if self._left < self._beyond:
+            raise LongValue
+
+
+def _exact_json(value: object, path: str, depth: int, room: _Room) -> Any:
+    """Copy a value that JSON returns equal."""
     if isinstance(value, list | dict):
         if depth > validation.MAX_DEPTH:
             raise InvalidInput(path, f"nests deeper than {validation.MAX_DEPTH} levels")
         if isinstance(value, list):
-            return _exact_list(value, path, depth, room)
+            return [
+                _exact_json(inner, f"{path}[{number}]", depth + 1, room) for number, inner in enumerate(value)
+            ]
         return _exact_dict(value, path, depth, room)
+    room.take(1)
     if value is None or isinstance(value, bool):
-        return value, room - 1
+        return value
     if isinstance(value, str):
-        _check_text(value, path)
-        return str.__str__(value), _take(room, len(value))
+        _check_text(value, path, room)
+        return str.__str__(value)
     if isinstance(value, int | float):
-        return _exact_number(value, path), room - 1
+        return _exact_number(value, path)
     raise InvalidInput(
         path,
         f"is a {type(value).__name__}, which would not return equal. Pass JSON (None, bool, int, float, str,"
@@ -208,32 +235,19 @@ def _exact_number(value: int | float, path: str) -> int | float:
     return int(value)
 
 
-def _exact_list(value: list[Any], path: str, depth: int, room: int) -> tuple[Any, int]:
-    copies = []
-    for number, inner in enumerate(value):
-        copied, room = _exact_json(inner, f"{path}[{number}]", depth + 1, _take(room, 1))
-        copies.append(copied)
-    return copies, room
-
-
-def _exact_dict(value: dict[Any, Any], path: str, depth: int, room: int) -> tuple[Any, int]:
+def _exact_dict(value: dict[Any, Any], path: str, depth: int, room: _Room) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for name, inner in value.items():
         if not isinstance(name, str):
             raise InvalidInput(path, f"has a key that is a {type(name).__name__}. Keys of JSON are text")
-        _check_text(name, path)
-        named[str(name)], room = _exact_json(inner, f"{path}.{name[:80]}", depth + 1, _take(room, len(name)))
-    return named, room
+        _check_text(name, path, room)
+        named[str.__str__(name)] = _exact_json(inner, f"{path}.{name[:80]}", depth + 1, room)
+    return named
 
 
-def _check_text(text: str, path: str) -> None:
+def _check_text(text: str, path: str, room: _Room) -> None:
+    room.take(len(text))
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError:
         raise InvalidInput(path, "holds half of a surrogate pair, which is no character") from None
-
-
-def _take(room: int, size: int) -> int:
-    if size > room:
-        raise InvalidInput("value", f"has more than {MAX_BYTES:,} bytes of JSON. Split it over several keys")
-    return room - size

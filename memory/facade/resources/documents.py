@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from memory.domain.document import (
     DocumentPage,
     DocumentPut,
     IfDocumentExists,
+    LongValue,
     Value,
     check_expectation,
     check_key,
@@ -32,6 +34,8 @@ from memory.orchestrator.documents.documents import ChangeRequest, DeleteRequest
 LIST_LIMIT = 100
 MAX_KEYS = 1_000
 MAX_CURSOR_BYTES = 8 * 1024
+CHECKED_AT_ONCE = 64 * 1024
+"""Characters of JSON that are checked on the event loop; longer values in a thread."""
 
 
 @explain_guesses
@@ -92,7 +96,7 @@ class Documents:
             VersionConflict: The document has another version than expected. The error
                 has the current one.
         """
-        asked = _put_request(
+        asked = await _put_request(
             DocumentPut(
                 scope,
                 key,
@@ -193,7 +197,7 @@ class Documents:
             Unsupported: The store of tier `mid` cannot keep groups of changes.
             VersionConflict: A document has another version than expected.
         """
-        asked = _change_requests(changes)
+        asked = await _change_requests(changes)
         documents, tenant = self._access.engine.documents, self._access.tenant
         if flag("atomic", atomic):
             if len({one.scope for one in asked}) > 1:
@@ -252,12 +256,12 @@ class Documents:
         )
 
 
-def _change_requests(changes: object) -> list[ChangeRequest]:
+async def _change_requests(changes: object) -> list[ChangeRequest]:
     asked: list[ChangeRequest] = []
     for number, change in enumerate(validation.sequence("changes", changes, at_most=MAX_GROUP)):
         try:
             if isinstance(change, DocumentPut):
-                asked.append(_put_request(change))
+                asked.append(await _put_request(change))
             elif isinstance(change, DocumentDelete):
                 asked.append(_delete_request(change))
             else:
@@ -272,15 +276,20 @@ def _change_requests(changes: object) -> list[ChangeRequest]:
     return asked
 
 
-def _put_request(put: DocumentPut) -> PutRequest:
+async def _put_request(put: DocumentPut) -> PutRequest:
     expected = check_expectation(put.expected_version, put.if_exists)
     lifetime = None if put.expires_in is None else length("expires_in", put.expires_in)
     if flag("refresh_on_read", put.refresh_on_read) and lifetime is None:
         raise InvalidInput("refresh_on_read", "needs expires_in, the time that each read begins anew")
+    scope, key = scope_of(put.scope).text, check_key(put.key)
+    try:
+        value = check_value(put.value, at_once=CHECKED_AT_ONCE)
+    except LongValue:
+        value = await asyncio.to_thread(check_value, put.value)
     return PutRequest(
-        scope_of(put.scope).text,
-        check_key(put.key),
-        check_value(put.value),
+        scope,
+        key,
+        value,
         {} if put.metadata is None else _metadata(put.metadata),
         lifetime,
         lifetime if put.refresh_on_read else None,

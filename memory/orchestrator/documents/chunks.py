@@ -37,8 +37,8 @@ CHUNK_BYTES = 2**20
 """Bytes in one record. Every store takes as many."""
 BYTES_AT_ONCE = 4 * 2**20
 LOOK_FOR_DOCUMENT, DROP_CHUNKS = "document.look", "document.drop"
-"""The step of a chunk that deletes it if its document is missing, and the step of a
-document that deletes the chunks of an earlier upload.
+"""Two steps. The first deletes a chunk if its document is missing. The second deletes
+the chunks of an earlier upload of a document.
 """
 _PORTION = BYTES_AT_ONCE // CHUNK_BYTES
 

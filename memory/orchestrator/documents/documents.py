@@ -12,11 +12,13 @@ none (`Capabilities.groups`). A store that cannot do that is no home of document
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from memory.domain import ids
 from memory.domain.document import (
@@ -83,6 +85,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Status
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 PAGE_BYTES = 8 * 2**20
 """A page with values ends once it holds this many bytes."""
@@ -243,16 +246,17 @@ class Documents:
             CorruptRecord: It cannot be read.
         """
         if record.fields.get("upload") is None:
-            return _document_of(record, None)
+            return _document_of(record)
         patience, form = RetryDeadline(self._placement, record.key.id), str(record.fields["form"])
         for _ in range(READS):
             data = await self._chunks.data(record)
             if data is not None:
-                return _document_of(record, data)
+                value = await _apart(len(data), partial(value_from, data, form))
+                return Document(**_said(record), value=value, metadata=_metadata(record))
             (now,) = await self._stored([record.key])
             row = self._visible(now)
             if row is None or row.fields.get("upload") is None:
-                return None if row is None else _document_of(row, None)
+                return None if row is None else _document_of(row)
             record, form = row, str(row.fields["form"])
             await patience.wait()
         raise CorruptRecord(self._home.name, record.key.id, f"a chunk of its {form} is missing")
@@ -563,7 +567,8 @@ class Documents:
         for one in changes:
             if isinstance(one, PutRequest) and one.is_large:
                 key = key_of(tenant, one.scope, one.key)
-                uploads.append(await self._chunks.store(key, one.scope, one.value.data))
+                data = await _apart(one.value.size, lambda value=one.value: value.data)  # type: ignore[misc]
+                uploads.append(await self._chunks.store(key, one.scope, data))
             else:
                 uploads.append(None)
         return uploads
@@ -770,14 +775,21 @@ def info_of_head(head: Head) -> DocumentInfo:
     )
 
 
-def _document_of(record: Record, data: bytes | None) -> Document:
-    """Return the document of a record; `data` are the chunks of a large one."""
+def _document_of(record: Record) -> Document:
+    """Return the document of a record that holds its value."""
     fields: Mapping[str, Any] = record.fields
-    if data is not None:
-        value = value_from(data, fields["form"])
-    else:
-        value = fields["data"] if fields["form"] == "bytes" else copy_json(record.body["value"])
-    return Document(**_said(record), value=value, metadata=copy_json(record.body.get("metadata", {})))
+    value = fields["data"] if fields["form"] == "bytes" else copy_json(record.body["value"])
+    return Document(**_said(record), value=value, metadata=_metadata(record))
+
+
+def _metadata(record: Record) -> dict[str, Any]:
+    copied: dict[str, Any] = copy_json(record.body.get("metadata", {}))
+    return copied
+
+
+async def _apart(size: int, work: Callable[[], T]) -> T:
+    """Run the work, in a thread if its data are so large that it would take long."""
+    return await asyncio.to_thread(work) if size > 2**20 else work()
 
 
 def _said(record: Record) -> dict[str, Any]:
