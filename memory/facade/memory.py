@@ -420,18 +420,20 @@ class Memory(AsyncContext):
         of this memory finds it. Searches of other processes find it lexically at once,
         and semantically some tens of milliseconds later, when its replica is delivered.
 
-        A `key` makes the write repeatable. The same key and content in the same scope
+        A `key` names the entry within its scope, for `get`, `update` and `delete` too,
+        and makes the write repeatable. The same key and content in the same scope
         return the first entry; other content raises `Conflict`. If the entry was
         deleted since, the write raises `Conflict` too, and the error says when it was
-        deleted.
+        deleted. An expired entry counts as absent.
 
-        `if_exists="replace"` keeps a current value under the key, whether the key
-        exists or not. The entry takes all values of this call, and fields that the call
-        leaves out are cleared. `entries.history` keeps the version before. Each
-        concurrent writer makes one version, and a write that changes nothing makes
-        none. If the entry was deleted or has expired, the key starts afresh. If it is
-        retired, the write raises `Conflict`. A late repeat of an old call overwrites
-        newer values.
+        `if_exists` says what to do if the key has an active entry with other values.
+        With `"replace"` the entry takes all values of this call, and fields that the
+        call leaves out are cleared. With `"update"` only the given values change, and
+        metadata are merged; the content may be left out. With `"keep"` the entry is
+        returned as it is. In these modes a write that changes nothing makes no version,
+        and a deleted key starts afresh. A retired entry raises `Conflict`.
+        `entries.history` keeps the version before. A late repeat of an old call
+        overwrites newer values, unless you pass `expected_version`.
 
         A conversation's text goes into `content` as the speaker's own words, without
         the name. `conversation_id`, `number_in_conversation` and `speaker` say where it
@@ -489,6 +491,10 @@ class Memory(AsyncContext):
                 `memory.admin.block_source` finds entries by origins, `source`, `agent`
                 and `run`.
             key: Makes the write repeatable within its scope; see above.
+            if_exists: What to do if the key has an entry: `"error"`, the default,
+                `"update"`, `"replace"` or `"keep"`; see above.
+            expected_version: Write only if the entry under the key still has this
+                `version`, or, with `ABSENT`, if there is none.
             revive: Let the key of a deleted entry start afresh.
             consistency: `"replicated"` returns once the replica is stored too, unless
                 its store does not answer. By default as configured.
@@ -503,6 +509,8 @@ class Memory(AsyncContext):
             Conflict: The key holds other content or a deleted entry, or an entry that
                 would be superseded was retired meanwhile. Or `request_id` was used for
                 another request.
+            VersionConflict: The entry under the key has another version than the
+                expected one. Nothing was written.
             RejectedByGate: The write gate or a blocked source refused the entry.
         """
         draft, mode = split_options(scope_of(scope), content, options)
@@ -687,7 +695,7 @@ class Memory(AsyncContext):
             now.
         """
         wanted = self._access.entry_id(entry_id, scope, key)
-        return await self._access.get(wanted, as_of=as_of, known_at=known_at)
+        return await self._access.get(wanted, scope, as_of=as_of, known_at=known_at)
 
     async def get_many(
         self,
@@ -707,7 +715,7 @@ class Memory(AsyncContext):
             The entries in the order of the ids or keys; None for each that is not
             visible. Their `artifact` is None, as in lists.
         """
-        return await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys))
+        return await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys), scope)
 
     async def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage:
         """List the entries of a scope by age; 20 by default.

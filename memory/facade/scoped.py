@@ -70,7 +70,8 @@ class ScopedMemory:
         known_at: Moment | None = None,
     ) -> Entry | None:
         """Return one entry of the scope by id or key, or None; see `Memory.get`."""
-        entry = await self._access.get(self._entry_id(entry_id, key), as_of=as_of, known_at=known_at)
+        wanted = self._entry_id(entry_id, key)
+        entry = await self._access.get(wanted, self._scope, as_of=as_of, known_at=known_at)
         return entry if entry is not None and entry.scope == self._scope else None
 
     async def get_many(
@@ -78,7 +79,7 @@ class ScopedMemory:
     ) -> list[Entry | None]:
         """Return entries of the scope by ids or keys; see `Memory.get_many`."""
         scope = None if keys is None else self._scope
-        found = await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys))
+        found = await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys), self._scope)
         return [entry if entry is not None and entry.scope == self._scope else None for entry in found]
 
     async def update(

@@ -218,18 +218,32 @@ class Access:
             for key in validation.sequence("keys", keys, at_most=validation.MAX_LIMIT)
         ]
 
-    async def get_many(self, entry_ids: Sequence[str]) -> list[Entry | None]:
-        """Return the visible entries with these ids, in order; None for the others."""
-        found = await self.engine.entries.get_many(self.tenant, entry_ids)
+    async def get_many(
+        self, entry_ids: Sequence[str], scope: Scope | str | None = None
+    ) -> list[Entry | None]:
+        """Return the visible entries with these ids, in order; None for the others.
+
+        `scope` is their scope, if the caller named it.
+        """
+        found = await self.engine.entries.get_many(self.tenant, entry_ids, kind=_kind_of(scope))
         self.engine.accesses.note(self.tenant, list(found))
         return [found.get(one) for one in entry_ids]
 
     async def get(
-        self, entry_id: str, *, as_of: Moment | None = None, known_at: Moment | None = None
+        self,
+        entry_id: str,
+        scope: Scope | str | None = None,
+        *,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
     ) -> Entry | None:
         """Return the entry with its artifact's description, or None."""
         entry = await self.engine.entries.get(
-            self.tenant, entry_id, as_of=moment("as_of", as_of), known_at=moment("known_at", known_at)
+            self.tenant,
+            entry_id,
+            as_of=moment("as_of", as_of),
+            known_at=moment("known_at", known_at),
+            kind=_kind_of(scope),
         )
         if entry is not None and as_of is None and known_at is None:
             self.engine.accesses.note(self.tenant, [entry.id])
@@ -784,6 +798,10 @@ def _gone(entry_id: str) -> Conflict:
         f"entry {entry_id}, which this request has written, was deleted, has expired or is hidden. Use a new"
         " request_id to write another entry"
     )
+
+
+def _kind_of(scope: Scope | str | None) -> ScopeKind | None:
+    return None if scope is None else scope_of(scope).kind
 
 
 def _check_upsert(

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft, PartialDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite, VersionConflict
+from memory.domain.scope import ScopeKind
 from memory.domain.time import micros
 from memory.domain.versions import version_conflict
 from memory.orchestrator.embeddings.embeddings import Embeddings
@@ -170,18 +171,27 @@ class Entries:
     # -- reading -----------------------------------------------------------------------
 
     async def get(
-        self, tenant: str, entry_id: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self,
+        tenant: str,
+        entry_id: str,
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        kind: ScopeKind | None = None,
     ) -> Entry | None:
         """Return the entry, or None if it is not visible.
 
         An entry is not visible if it is unknown, of another tenant, expired, or outside
-        its validity window at `as_of` (default now).
+        its validity window at `as_of` (default now). Where the kind of its scope is
+        known, stores in which such entries never are do not get a call.
         """
         if not ids.is_id(entry_id):
             return None
         key = Key(tenant, entry_id)
         record = (
-            await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record
+            await self._read(key, self._first_store(kind))
+            if known_at is None
+            else (await self._placement.locate(ENTRIES, key)).record
         )
         seen = None if record is None else await self._visible_at(record, as_of, known_at)
         shown = [] if seen is None else await self.trust.visible(tenant, [seen])
@@ -195,16 +205,16 @@ class Entries:
         as_of: datetime | None = None,
         known_at: datetime | None = None,
         retired: bool = False,
+        kind: ScopeKind | None = None,
     ) -> dict[str, Entry]:
         """Return the entries that `get` would return, by id.
 
         With `retired`, entries outside their window are included, in their current
-        state.
+        state. `kind` is the kind of their scope, if they share one; see `get`.
         """
         keys = [Key(tenant, entry_id) for entry_id in dict.fromkeys(entry_ids) if ids.is_id(entry_id)]
-        records = [
-            at.record for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None
-        ]
+        located = await self._placement.locate_many(ENTRIES, keys, born_in=self._first_store(kind))
+        records = [at.record for at in located if at.record is not None]
         seen = [
             one
             async for record in iterate_cooperatively(records)
@@ -234,12 +244,18 @@ class Entries:
             else None
         )
 
-    async def _read(self, key: Key) -> Record | None:
+    def _first_store(self, kind: ScopeKind | None) -> Store | None:
+        """Return the store in which entries of this kind of scope are born."""
+        if kind is None:
+            return None
+        return self._placement.topology.home(self._placement.kinds.of(ENTRIES).route(kind).tier)
+
+    async def _read(self, key: Key, born_in: Store | None = None) -> Record | None:
         """Read an entry, from the cache if there is one."""
         seen = await self._cache.look(ENTRIES, key)
         if seen.record is not None:
             return seen.record
-        record = (await self._placement.locate(ENTRIES, key)).record
+        record = (await self._placement.locate(ENTRIES, key, born_in=born_in)).record
         if record is not None:
             await self._cache.fill(ENTRIES, record, seen)
         return record

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from memory.domain import ids
-from memory.domain.entry import Entry, EntryDraft, ImportedDraft
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft, expiry
+from memory.domain.errors import Conflict, InvalidInput, LegalHoldActive, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission, NewEntry
@@ -325,10 +325,14 @@ class EntryWriter:
     async def meet(self, one: PendingEntry, there: LocatedRecord, revive: bool) -> None:
         """Resolve a keyed draft whose key has an entry, or had one.
 
-        An expired entry counts as absent: it is deleted, and the draft is written.
+        An expired entry counts as absent: it is deleted, and the draft is written. One
+        under legal hold is a conflict.
         """
         try:
-            there = await self.delete_expired(one, there)
+            left = await self.delete_expired(one, there)
+            if left is not there:
+                self._begin_now(one)
+                there = left
             is_free = one.draft.key is not None and (revive or was_expired(there))
             if there.record is None and there.tombstone is not None and is_free:
                 await self._revive(one, there)
@@ -336,6 +340,24 @@ class EntryWriter:
                 one.entry = await self._replay_write(one, there)
         except Conflict as conflict:
             one.conflict = conflict
+        except LegalHoldActive as held:
+            problem = f"key {one.draft.key!r} has an expired entry {held}"
+            one.conflict = Conflict(problem, one.record.key.id)
+
+    def _begin_now(self, one: PendingEntry) -> None:
+        """Let the entry begin after the one that was deleted for it."""
+        if one.draft.created_at is not None:
+            return
+        now = self._placement.now()
+        version = version_at(now)
+        one.record = replace(
+            one.record,
+            version=version,
+            created_at=now,
+            updated_at=moment(version),
+            expires_at=expiry(one.draft.expires_at, now),
+            fields={**one.record.fields, "valid_from": now},
+        )
 
     async def delete_expired(self, one: PendingEntry, there: LocatedRecord) -> LocatedRecord:
         """Delete the entry under the key of a caller's draft if it has expired.
@@ -392,19 +414,20 @@ class EntryWriter:
         patience = RetryDeadline(self._placement, one.record.key.id)
         while there.record is None:
             born = await self._id_reuse.prepare(one.record, one.store, there)
-            record = replace(
-                born.record,
-                owed=(*write_steps(self._placement, ENTRIES, born.record, born.store), *one.steps),
-            )
-            outcome = await self._placement.write_one(
-                "write.revive", born.store, Put(ENTRIES, record, born.when)
-            )
-            if (error := rejection_error(born.store, outcome)) is not None:
-                raise error
-            if outcome.applied:
-                one.record = record
-                await self._deliveries.deliver([self.mark_stored(one, born.store, outcome)], "replicated")
-                return
+            if born is not None:
+                record = replace(
+                    born.record,
+                    owed=(*write_steps(self._placement, ENTRIES, born.record, born.store), *one.steps),
+                )
+                outcome = await self._placement.write_one(
+                    "write.revive", born.store, Put(ENTRIES, record, born.when)
+                )
+                if (error := rejection_error(born.store, outcome)) is not None:
+                    raise error
+                if outcome.applied:
+                    one.record = record
+                    await self._deliveries.deliver([self.mark_stored(one, born.store, outcome)], "replicated")
+                    return
             await patience.wait()
             there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)
         one.entry = await self._replay_write(one, there)

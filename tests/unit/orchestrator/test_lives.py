@@ -14,7 +14,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.versions import stored_version
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.versions import version_key
-from memory.ports.record import Key, Record, Tombstone
+from memory.ports.record import Key, Record, Role, Tombstone
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 
 UNDONE = {"hanging.walk", "hanging.erase", "hanging.find", "delete.elsewhere", "owed.settle"}
@@ -152,6 +152,23 @@ async def test_what_is_born_again_in_a_later_tier_has_the_replicas_of_that_tier(
     again = await world.write("text", key="k", revive=True)
     assert await world.owed() == 0
     assert await world.stands(again) == ["mark", "home", "replica"]
+
+
+async def test_a_process_that_stood_still_between_two_reads_begins_no_second_life(world: World) -> None:
+    """It found nothing in the first store and, much later, a tombstone in the second."""
+    other = await world.another_process()
+    draft = EntryDraft(scope=SESSION, content="text", key="k")
+
+    async def meanwhile() -> None:
+        first = await other.entries.write(TENANT, EntryDraft(scope=SESSION, content="first", key="k"))
+        await other.delete(TENANT, first.id)
+        await other.entries.write(TENANT, draft, revive=True)
+
+    world.mid.before["read.home"] = meanwhile
+    written = await world.write("text", key="k", revive=True)
+    rows = [row for store in world.stores for row in await world.rows(store, ENTRIES)]
+    assert [row.texts["content"] for row in rows if row.role is Role.HOME] == ["text"]
+    assert await world.seen(written) == ["text"]
 
 
 async def test_relations_of_a_life_that_was_erased_with_its_scope_are_not_of_the_next(world: World) -> None:
