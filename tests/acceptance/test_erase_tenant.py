@@ -54,6 +54,7 @@ async def fill(memory: Memory, word: str) -> None:
     await memory.entries.invalidate((await memory.write(f"{word} retired", scope=USER)).id)
     await memory.relations.relate(first.id, "refines", second.id)
     await memory.short_ids.of([first.id, second.id])
+    await memory.write(f"{word} once", scope=USER, request_id=word)
     await memory.admin.move([first.id], "long")
     await session.tasks.save("task", title=word)
     await session.runs.save("run", child_id=word)

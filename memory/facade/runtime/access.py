@@ -794,10 +794,6 @@ class Access:
         return found
 
 
-def _kind_of(scope: Scope | str | None) -> ScopeKind | None:
-    return None if scope is None else scope_of(scope).kind
-
-
 def _noted(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what is noted about entries that a request has stored."""
     return {"entries": [(entry.id, entry.version) for entry in entries]}
@@ -808,6 +804,10 @@ def _gone(entry_id: str) -> Conflict:
         f"entry {entry_id}, which this request has written, was deleted, has expired or is hidden. Use a new"
         " request_id to write another entry"
     )
+
+
+def _kind_of(scope: Scope | str | None) -> ScopeKind | None:
+    return None if scope is None else scope_of(scope).kind
 
 
 def _check_upsert(

@@ -99,7 +99,7 @@ class ConflictDetector:
         one = self._entries.writer.pending(tenant, draft, request=request)
         new, is_new = one.record, not one.is_repeatable
         there = LocatedRecord(new.key) if is_new else await self._placement.locate(ENTRIES, new.key)
-        there = await self._entries.writer.delete_expired(draft, there)
+        there = await self._entries.writer.delete_expired(one, there)
         is_free = there.tombstone is None or revive or was_expired(there)
         if there.record is not None or not is_free:
             entry = await self._entries.write(

@@ -192,7 +192,7 @@ class SupersedeWriter:
             found.get(key, LocatedRecord(key)),
             [found.get(other, LocatedRecord(other)) for other in others],
         )
-        own = await self._entries.writer.delete_expired(one.draft, own)
+        own = await self._entries.writer.delete_expired(one, own)
         if (
             own.record is not None
             and not one.is_repeatable

@@ -16,6 +16,7 @@ from memory.orchestrator.erasure.erasure import EXPIRED, Erasure
 from memory.orchestrator.storage.collections import DIGEST, ENTRIES, SEQUENCE
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
 from memory.orchestrator.storage.entry_records import (
+    REQUEST,
     apply_draft,
     entry_of,
     record_of,
@@ -328,7 +329,7 @@ class EntryWriter:
         under legal hold is a conflict.
         """
         try:
-            left = await self.delete_expired(one.draft, there)
+            left = await self.delete_expired(one, there)
             if left is not there:
                 self._begin_now(one)
                 there = left
@@ -358,10 +359,11 @@ class EntryWriter:
             fields={**one.record.fields, "valid_from": now},
         )
 
-    async def delete_expired(self, draft: EntryDraft, there: LocatedRecord) -> LocatedRecord:
+    async def delete_expired(self, one: PendingEntry, there: LocatedRecord) -> LocatedRecord:
         """Delete the entry under the key of a caller's draft if it has expired.
 
-        Imports leave it, so that a repeated import finds it.
+        Imports leave it, so that a repeated import finds it. So does a repeat of the
+        request that wrote it.
 
         Returns:
             What is under the key now.
@@ -369,10 +371,12 @@ class EntryWriter:
         Raises:
             LegalHoldActive: The expired entry is under legal hold.
         """
-        record = there.record
+        draft, record = one.draft, there.record
         if draft.address is None or isinstance(draft, ImportedDraft) or record is None:
             return there
         if not is_expired(record, self._placement.now()):
+            return there
+        if one.request is not None and record.body.get(REQUEST) == one.request.text:
             return there
         await self._erasure.delete(ENTRIES, record.key, at=record.version)
         return await self._placement.locate(ENTRIES, record.key)
