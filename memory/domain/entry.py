@@ -355,7 +355,7 @@ class PartialDraft(EntryDraft):
         return self
 
     @property
-    def given(self) -> set[str]:
+    def given_fields(self) -> set[str]:
         """The fields that the caller gave, in addition to the scope and the key."""
         named = self.model_fields_set - {"scope", "key"}
         if not self.content:

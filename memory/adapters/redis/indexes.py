@@ -156,8 +156,8 @@ class Reader:
             bounds: The texts to read.
             after: Index position after which to continue.
         """
-        low = b"-" if bounds.low is None else b"[" + escaped(bounds.low)
-        high = b"+" if bounds.high is None else b"(" + escaped(bounds.high)
+        low = b"-" if bounds.low is None else b"[" + escape_text(bounds.low)
+        high = b"+" if bounds.high is None else b"(" + escape_text(bounds.high)
         first, last = (high, low) if self._backwards else (low, high)
         bound = first if after is None else self._start_bound(after)
         return [
@@ -307,7 +307,7 @@ class TextBounds:
     high: str | None = None
 
 
-def escaped(text: str) -> bytes:
+def escape_text(text: str) -> bytes:
     """Return the beginning of the index members of a text.
 
     Its order is that of the code points, also with what follows it in members.
@@ -317,7 +317,7 @@ def escaped(text: str) -> bytes:
 
 def text_position(text: str, record_id: str) -> bytes:
     """Return the position of a record in an index by text."""
-    return escaped(text) + b"\0\0" + record_id.encode()
+    return escape_text(text) + b"\0\0" + record_id.encode()
 
 
 def _places(where: Where) -> list[tuple[str, str]]:

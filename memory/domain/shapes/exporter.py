@@ -78,9 +78,9 @@ def export_messages(
             if not _says_nothing(message, format):
                 run.append(message)
         elif at in restored:
-            found += [*_converted(run, format, foreign_reasoning, strict), restored[at][0]]
+            found += [*_convert_run(run, format, foreign_reasoning, strict), restored[at][0]]
             run = []
-    return ExportedMessages([*found, *_converted(run, format, foreign_reasoning, strict)], lost)
+    return ExportedMessages([*found, *_convert_run(run, format, foreign_reasoning, strict)], lost)
 
 
 def export_originals(messages: Sequence[Message]) -> list[Fields]:
@@ -98,7 +98,7 @@ def export_originals(messages: Sequence[Message]) -> list[Fields]:
     return found
 
 
-def _converted(run: Sequence[Message], format: str, foreign_reasoning: bool, strict: bool) -> list[Fields]:
+def _convert_run(run: Sequence[Message], format: str, foreign_reasoning: bool, strict: bool) -> list[Fields]:
     if not run:
         return []
     if format in KEPT_WHOLE:

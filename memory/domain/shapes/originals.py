@@ -44,10 +44,10 @@ def encode(value: Any) -> tuple[Any, list[list[Any]]]:
     Bytes become Base64, times become ISO texts.
     """
     found: list[list[Any]] = []
-    return _encoded(value, (), found), found
+    return _encode(value, (), found), found
 
 
-def _encoded(value: Any, path: Path, found: list[list[Any]]) -> Any:
+def _encode(value: Any, path: Path, found: list[list[Any]]) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         found.append([list(path), "bytes"])
         return base64.b64encode(bytes(value)).decode()
@@ -63,13 +63,13 @@ def _encoded(value: Any, path: Path, found: list[list[Any]]) -> Any:
             f"nests deeper than {MOST_LEVELS} levels",
         )
     if isinstance(value, Mapping):
-        return {name: _encoded(inner, (*path, name), found) for name, inner in value.items()}
+        return {name: _encode(inner, (*path, name), found) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_encoded(inner, (*path, n), found) for n, inner in enumerate(value)]
+        return [_encode(inner, (*path, n), found) for n, inner in enumerate(value)]
     return value
 
 
-def _decoded(text: Any, kind: str) -> Any:
+def _decode(text: Any, kind: str) -> Any:
     if not isinstance(text, str):
         return text
     if kind == "bytes":
@@ -98,7 +98,7 @@ def keep(shape: str, fields: Fields, pieces: Sequence[Piece], kinds: list[list[A
     cut_at: list[list[Any]] = []
     for path, number in cuts:
         cut_at.append([list(path), number, len(shares[number])])
-        shares[number].append(_replaced(fields, path, None))
+        shares[number].append(_replace_at(fields, path, None))
     for number, message in enumerate(messages):
         kept: Fields = {} if number else {"raw": fields}
         if not number and cut_at:
@@ -175,7 +175,7 @@ def _values(value: Any, path: Path) -> Iterator[tuple[Any, Any, Path]]:
             yield from _values(value[name], (*path, name))
 
 
-def _replaced(root: Any, path: Path, new: Any) -> Any:
+def _replace_at(root: Any, path: Path, new: Any) -> Any:
     """Put a value at a path, and return the value that was there."""
     for name in path[:-1]:
         root = root[name]
@@ -298,12 +298,12 @@ def _whole(messages: Sequence[Message], kept: Sequence[Fields]) -> Fields:
     filled = [_with_texts(share, message) for message, share in zip(messages, kept, strict=True)]
     whole: Fields = filled[0]
     for path, number, at in reversed(kept[0].get("cuts", [])):
-        _replaced(whole, tuple(path), filled[number][at])
+        _replace_at(whole, tuple(path), filled[number][at])
     for path, kind in kept[0].get("kinds", []):
         holder: Any = whole
         for name in path[:-1]:
             holder = holder[name]
-        holder[path[-1]] = _decoded(holder[path[-1]], kind)
+        holder[path[-1]] = _decode(holder[path[-1]], kind)
     return whole
 
 
@@ -312,7 +312,7 @@ def _with_texts(share: Fields, message: Message) -> Any:
     value = _copy(share["raw"] if "raw" in share else share["share"])
     for path, source, *kind in share.get("texts", []):
         text = _text_at(message, source)
-        _replaced(value, tuple(path), json.loads(text) if kind else text)
+        _replace_at(value, tuple(path), json.loads(text) if kind else text)
     return value
 
 

@@ -78,8 +78,8 @@ class Entries:
             include_retired: Also delete entries whose validity has ended.
 
         Returns:
-            The number of deleted entries. `held` has the ids of those that stay under a
-            legal hold.
+            The number of deleted entries. `held` has the ids of entries that a legal
+            hold keeps.
 
         Raises:
             InvalidInput: The filter is empty, or wrong.

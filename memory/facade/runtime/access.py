@@ -282,7 +282,7 @@ class Access:
             return entry
 
         return await self.engine.requests.once(
-            self.tenant, request, work, lambda entry: _noted([entry]), read
+            self.tenant, request, work, lambda entry: _entry_notes([entry]), read
         )
 
     async def delete(
@@ -407,11 +407,13 @@ class Access:
             found = await self._entries_of(noted)
             written = {at: entry for at, entry in enumerate(found) if entry is not None}
             if len(written) < len(found):
-                gone = {at: _gone(noted["entries"][at][0]) for at in range(len(found)) if at not in written}
+                gone = {
+                    at: _gone_error(noted["entries"][at][0]) for at in range(len(found)) if at not in written
+                }
                 raise PartialWrite(written, gone)
             return list(written.values())
 
-        return await self.engine.requests.once(self.tenant, request, write, _noted, read)
+        return await self.engine.requests.once(self.tenant, request, write, _entry_notes, read)
 
     async def _write_parts(
         self,
@@ -490,14 +492,14 @@ class Access:
         async def read(noted: Any) -> _Written:
             [entry] = await self._entries_of(noted)
             if entry is None:
-                raise _gone(noted["entries"][0][0])
+                raise _gone_error(noted["entries"][0][0])
             if mode.get("detect_conflicts"):
                 entry = entry.with_conflict_report(ConflictReport())
             return _Written(entry, True, tuple(noted["requested"]), tuple(noted["superseded"]))
 
         def note(written: _Written) -> dict[str, Any]:
             others = {"requested": written.requested, "superseded": written.superseded}
-            return {**_noted([written.entry]), **others}
+            return {**_entry_notes([written.entry]), **others}
 
         return await self.engine.requests.once(self.tenant, request, write, note, read)
 
@@ -794,12 +796,12 @@ class Access:
         return found
 
 
-def _noted(entries: Sequence[Entry]) -> dict[str, Any]:
+def _entry_notes(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what is noted about entries that a request has stored."""
     return {"entries": [(entry.id, entry.version) for entry in entries]}
 
 
-def _gone(entry_id: str) -> Conflict:
+def _gone_error(entry_id: str) -> Conflict:
     return Conflict(
         f"entry {entry_id}, which this request has written, was deleted, has expired or is hidden. Use a new"
         " request_id to write another entry"

@@ -53,7 +53,7 @@ def request_of_writes(
     """Return the request of a call that writes entries."""
     if check_request_id(request_id) is None:
         return None
-    asked = [(draft, _asked(draft, mode)) for draft, mode in parts]
+    asked = [(draft, _request_fields(draft, mode)) for draft, mode in parts]
     about = {partition_mark(tenant, draft.scope.text) for draft, _ in asked}
     return request_of(operation, request_id, {"writes": [said for _, said in asked]}, about)
 
@@ -73,12 +73,12 @@ async def read_flag(noted: Any) -> bool:
     return bool(noted["result"])
 
 
-def _asked(draft: EntryDraft, mode: WriteMode) -> dict[str, Any]:
+def _request_fields(draft: EntryDraft, mode: WriteMode) -> dict[str, Any]:
     how = {
         name: value
         for name, value in mode.items()
         if name not in _NOT_ASKED and value not in (None, False, "error", (), [])
     }
-    given = {"given": sorted(draft.given)} if isinstance(draft, PartialDraft) else {}
+    given = {"given": sorted(draft.given_fields)} if isinstance(draft, PartialDraft) else {}
     said = draft.model_dump(mode="json", exclude={"scope"})
     return {"scope": draft.scope.text, "entry": said, "how": how, **given}

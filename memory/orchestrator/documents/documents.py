@@ -188,11 +188,11 @@ class Documents:
         Raises:
             CorruptRecord: A document cannot be read.
         """
-        found = await self._stored([key_of(tenant, scope, key) for key in keys])
-        rows = await self._refreshed([self._visible(stored) for stored in found])
+        found = await self._read_rows([key_of(tenant, scope, key) for key in keys])
+        rows = await self._refresh([self._visible(stored) for stored in found])
         return [None if row is None else await self._document(row) for row in rows]
 
-    async def _stored(self, keys: Sequence[Key]) -> list[Stored | None]:
+    async def _read_rows(self, keys: Sequence[Key]) -> list[Stored | None]:
         with step("document.read"):
             return await self._home.get(DOCUMENTS, keys)
 
@@ -209,7 +209,7 @@ class Documents:
         expired = stored.expires_at is not None and stored.expires_at < self._placement.now()
         return None if expired else stored
 
-    async def _refreshed(self, rows: Sequence[Record | None]) -> Sequence[Record | None]:
+    async def _refresh(self, rows: Sequence[Record | None]) -> Sequence[Record | None]:
         """Move the expiry of documents that reads keep; return them as they are then.
 
         An expiry that would move by less than a hundredth of the lifetime stays. A
@@ -252,8 +252,8 @@ class Documents:
             data = await self._chunks.data(record)
             if data is not None:
                 value = await _apart(len(data), partial(value_from, data, form))
-                return Document(**_said(record), value=value, metadata=_metadata(record))
-            (now,) = await self._stored([record.key])
+                return Document(**_head_fields(record), value=value, metadata=_metadata(record))
+            (now,) = await self._read_rows([record.key])
             row = self._visible(now)
             if row is None or row.fields.get("upload") is None:
                 return None if row is None else _document_of(row)
@@ -298,7 +298,7 @@ class Documents:
         return await self._placement.page("document.list", self._home, query)
 
     @property
-    def _unexpired(self) -> Condition:
+    def _is_live(self) -> Condition:
         return Or((IsNull("expires_at"), Ge("expires_at", self._placement.now())))
 
     def _query(
@@ -311,7 +311,7 @@ class Documents:
         return Query(
             DOCUMENTS,
             within(Partition(tenant, scope)),
-            all_of(keys.condition, self._unexpired),
+            all_of(keys.condition, self._is_live),
             order,
             limit,
             cursor=cursor,
@@ -323,7 +323,7 @@ class Documents:
         query = Query(
             DOCUMENTS,
             Tenant(tenant) if scope is None else within(Partition(tenant, scope)),
-            self._unexpired,
+            self._is_live,
             limit=_READ_AT_ONCE,
         )
         async for page in self._placement.pages("document.list", self._home, query):
@@ -353,7 +353,7 @@ class Documents:
         async with self._key_locks.take(DOCUMENTS, key, patience):
             there: Stored | None = None
             if asked.is_large or not (asked.strict or asked.expected == 0):
-                (there,) = await self._stored([key])
+                (there,) = await self._read_rows([key])
                 self._check_put(asked, there)
             async with self._quotas.admit(tenant, _growth([(asked, key, there)])):
                 return await self._put_over(tenant, asked, key, there, patience)
@@ -380,7 +380,7 @@ class Documents:
             if outcome.status is Status.REJECTED:  # the scope was erased after the chunks were stored
                 await self._take_back(tenant, [asked], [upload])
                 (upload,) = await self._store_chunks(tenant, [asked])
-                (there,) = await self._stored([key])
+                (there,) = await self._read_rows([key])
                 known = getattr(there, "version", None)
 
     async def restore(self, tenant: str, asked: PutRequest, *, revive: bool = False) -> Restored:
@@ -392,7 +392,7 @@ class Documents:
         Returns:
             "refused" if another document is stored under the key.
         """
-        (there,) = await self._stored([key_of(tenant, asked.scope, asked.key)])
+        (there,) = await self._read_rows([key_of(tenant, asked.scope, asked.key)])
         if isinstance(there, Tombstone) and not revive:
             return "deleted"
         live = self._visible(there)
@@ -416,7 +416,7 @@ class Documents:
         key = key_of(tenant, asked.scope, asked.key)
         patience = RetryDeadline(self._placement, key.id)
         async with self._key_locks.take(DOCUMENTS, key, patience):
-            (there,) = await self._stored([key])
+            (there,) = await self._read_rows([key])
             known: int | None = getattr(there, "version", None)
             while True:
                 write = self._delete(asked, key, there, known)
@@ -477,7 +477,7 @@ class Documents:
             return []
         self._check_home(tenant, changes[0].scope)
         keys = [key_of(tenant, one.scope, one.key) for one in changes]
-        stored = await self._stored(keys)
+        stored = await self._read_rows(keys)
         for one, there in zip(changes, stored, strict=True):
             if isinstance(one, PutRequest):
                 self._check_put(one, there)
@@ -521,7 +521,7 @@ class Documents:
             if any(outcome.status is Status.REJECTED for outcome in outcomes):  # as in `_put_over`
                 await self._take_back(tenant, changes, uploads)
                 uploads = await self._store_chunks(tenant, changes)
-            stored = await self._stored(keys)
+            stored = await self._read_rows(keys)
 
     async def _conclude(
         self, writes: Sequence[Put | Delete | None], uploads: Sequence[Upload | None]
@@ -757,7 +757,7 @@ def key_of(tenant: str, scope: str, key: str) -> Key:
 
 
 def info_of(record: Record) -> DocumentInfo:
-    return DocumentInfo(**_said(record))
+    return DocumentInfo(**_head_fields(record))
 
 
 def info_of_head(head: Head) -> DocumentInfo:
@@ -779,7 +779,7 @@ def _document_of(record: Record) -> Document:
     """Return the document of a record that holds its value."""
     fields: Mapping[str, Any] = record.fields
     value = fields["data"] if fields["form"] == "bytes" else copy_json(record.body["value"])
-    return Document(**_said(record), value=value, metadata=_metadata(record))
+    return Document(**_head_fields(record), value=value, metadata=_metadata(record))
 
 
 def _metadata(record: Record) -> dict[str, Any]:
@@ -792,7 +792,7 @@ async def _apart(size: int, work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work) if size > 2**20 else work()
 
 
-def _said(record: Record) -> dict[str, Any]:
+def _head_fields(record: Record) -> dict[str, Any]:
     fields: Mapping[str, Any] = record.fields
     return {
         "scope": record.scope,

@@ -268,12 +268,15 @@ class Derivation:
         if request is None or not ids.is_id(distinct[0]):
             return await self._compact(tenant, distinct, callback, named=None, **options)
         named = ids.beside(distinct[0], "compact", request.text)
-        if request.repeats and (made := await self._compacted(Key(tenant, named), consistency)) is not None:
+        if (
+            request.repeats
+            and (made := await self._earlier_compaction(Key(tenant, named), consistency)) is not None
+        ):
             return made
         try:
             return await self._compact(tenant, distinct, callback, named=named, **options)
         except (NotFound, CompactionError):  # the same request may have deleted them just now
-            if (made := await self._compacted(Key(tenant, named), consistency)) is None:
+            if (made := await self._earlier_compaction(Key(tenant, named), consistency)) is None:
                 raise
             return made
 
@@ -349,7 +352,7 @@ class Derivation:
                 distinct, f"{gone}. Read the entries again, and compact those that are left."
             ) from error
 
-    async def _compacted(self, key: Key, consistency: Consistency | None) -> Entry | None:
+    async def _earlier_compaction(self, key: Key, consistency: Consistency | None) -> Entry | None:
         """Return the entry that an earlier call of a request has made, if any.
 
         Its pending steps are carried out, such as the deletion of its sources.

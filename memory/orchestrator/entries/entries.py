@@ -320,7 +320,11 @@ class Entries:
             check_expected_version(record, expected)
             return changes
 
-        if request is not None and request.repeats and (done := await self._made(tenant, entry_id, request)):
+        if (
+            request is not None
+            and request.repeats
+            and (done := await self._find_made(tenant, entry_id, request))
+        ):
             return entry_of(done)
         if not changes:
             record = await self.live_record(tenant, entry_id, active=True)
@@ -480,7 +484,7 @@ class Entries:
             )
         if call.mode == "keep":
             return entry_of(record), True
-        new = await self._changed(record, call, now)
+        new = await self._apply_call(record, call, now)
         if new is record:
             return entry_of(record), True
         new = with_request(new, call.request)
@@ -519,11 +523,11 @@ class Entries:
             return None
         return None if replays else (entry, False)
 
-    async def _changed(self, record: Record, call: _UpsertCall, now: datetime) -> Record:
+    async def _apply_call(self, record: Record, call: _UpsertCall, now: datetime) -> Record:
         """Return the record with the values of the call, as the write gate lets it."""
         version = version_at(now, record.version)
         if isinstance(call.draft, PartialDraft):
-            changes = {name: getattr(call.draft, name) for name in sorted(call.draft.given)}
+            changes = {name: getattr(call.draft, name) for name in sorted(call.draft.given_fields)}
             if apply_given(record, changes, version=version) is record:
                 return record
             if self.trust.asks_of(changes):
@@ -607,7 +611,7 @@ class Entries:
             new = (await self._embeddings.embed_records([new]))[0]
         return await self._replace(store, record, new, consistency)
 
-    async def _made(self, tenant: str, entry_id: str, request: RequestMark) -> Record | None:
+    async def _find_made(self, tenant: str, entry_id: str, request: RequestMark) -> Record | None:
         """Return the version of an entry that an earlier call of the request made."""
         if not ids.is_id(entry_id):
             return None

@@ -47,7 +47,7 @@ _KEYS = (
 
 
 @pytest.fixture
-def keyed() -> Collection:
+def text_ordered() -> Collection:
     """A collection in the order of a text.
 
     Tests may share a server, so no other test may use its table.
@@ -57,10 +57,10 @@ def keyed() -> Collection:
 
 
 @pytest_asyncio.fixture
-async def keyed_store(harness: Harness, keyed: Collection) -> AsyncIterator[Store]:
+async def keyed_store(harness: Harness, text_ordered: Collection) -> AsyncIterator[Store]:
     made = await harness.make()
     try:
-        await made.open((keyed,))
+        await made.open((text_ordered,))
         yield made
     finally:
         await harness.dispose(made)
@@ -73,10 +73,10 @@ def _records() -> list[Record]:
 
 
 async def _walk(
-    store: Store, keyed: Collection, limit: int, part: Condition | None = None, **more: Any
+    store: Store, text_ordered: Collection, limit: int, part: Condition | None = None, **more: Any
 ) -> list[tuple[str, str]]:
     """Return key and id of all rows, page by page."""
-    query = Query(keyed, within(HERE), part, limit=limit, **more)
+    query = Query(text_ordered, within(HERE), part, limit=limit, **more)
     found: list[tuple[str, str]] = []
     while True:
         page = await store.query(query)
@@ -93,11 +93,11 @@ async def _walk(
 @needs("order", "filter")
 @pytest.mark.asyncio
 async def test_texts_are_ordered_by_code_points_page_by_page(
-    harness: Harness, keyed_store: Store, keyed: Collection
+    harness: Harness, keyed_store: Store, text_ordered: Collection
 ) -> None:
     records = _records()
     away = record(1, ELSEWHERE, fields={"key": "a"})
-    await apply_all(keyed_store, *[put(one, collection=keyed) for one in (*records, away)])
+    await apply_all(keyed_store, *[put(one, collection=text_ordered) for one in (*records, away)])
 
     async def check(there: Sequence[Record]) -> None:
         expected = sorted((str(one.fields["key"]), one.key.id) for one in there)
@@ -105,9 +105,9 @@ async def test_texts_are_ordered_by_code_points_page_by_page(
             for descending in (False, True):
                 order = (Order("key", descending),)
                 wanted = expected[::-1] if descending else expected
-                assert await _walk(keyed_store, keyed, limit, order=order) == wanted
+                assert await _walk(keyed_store, text_ordered, limit, order=order) == wanted
                 select = frozenset({"key"})
-                assert await _walk(keyed_store, keyed, limit, order=order, select=select) == wanted
+                assert await _walk(keyed_store, text_ordered, limit, order=order, select=select) == wanted
         parts: list[tuple[Condition, Any]] = [
             (StartsWith("key", "a"), lambda key: key.startswith("a")),
             (And((Ge("key", "a/"), Lt("key", "b"))), lambda key: "a/" <= key < "b"),
@@ -121,7 +121,7 @@ async def test_texts_are_ordered_by_code_points_page_by_page(
             else:
                 wanted = [one for one in expected if holds(one[0])]
             for descending in (False, True):
-                found = await _walk(keyed_store, keyed, 3, part, order=(Order("key", descending),))
+                found = await _walk(keyed_store, text_ordered, 3, part, order=(Order("key", descending),))
                 assert found == (wanted[::-1] if descending else wanted), part
 
     await check(records)
@@ -130,14 +130,14 @@ async def test_texts_are_ordered_by_code_points_page_by_page(
     changed = [
         replace(one, version=2, fields={"key": f"moved {n}", "size": 1}) for n, one in enumerate(records[:5])
     ]
-    await apply_all(keyed_store, *[put(one, collection=keyed) for one in changed])
-    await apply_all(keyed_store, *[delete(n, collection=keyed) for n in range(5, 10)])
+    await apply_all(keyed_store, *[put(one, collection=text_ordered) for one in changed])
+    await apply_all(keyed_store, *[delete(n, collection=text_ordered) for n in range(5, 10)])
     left = [*changed, *records[10:]]
     await check(left)
     if keyed_store.capabilities.durable:
         again = await harness.reopen(keyed_store)
-        await again.open((keyed,))
-        assert [key for key, _ in await _walk(again, keyed, 4, order=(Order("key"),))] == sorted(
+        await again.open((text_ordered,))
+        assert [key for key, _ in await _walk(again, text_ordered, 4, order=(Order("key"),))] == sorted(
             str(one.fields["key"]) for one in left
         )
 
@@ -145,20 +145,25 @@ async def test_texts_are_ordered_by_code_points_page_by_page(
 @clause("query.text-order", "query.roles")
 @needs("order")
 @pytest.mark.asyncio
-async def test_an_order_by_text_lists_the_asked_roles_alone(keyed_store: Store, keyed: Collection) -> None:
+async def test_an_order_by_text_lists_the_asked_roles_alone(
+    keyed_store: Store, text_ordered: Collection
+) -> None:
     for n, role in enumerate(Role):
-        await apply_all(keyed_store, put(record(n, role=role, fields={"key": f"k{n}"}), collection=keyed))
+        await apply_all(
+            keyed_store,
+            put(record(n, role=role, fields={"key": f"k{n}"}), collection=text_ordered),
+        )
     for n, role in enumerate(Role):
-        found = await _walk(keyed_store, keyed, 10, order=(Order("key"),), roles=frozenset({role}))
+        found = await _walk(keyed_store, text_ordered, 10, order=(Order("key"),), roles=frozenset({role}))
         assert [key for key, _ in found] == [f"k{n}"]
 
 
 @clause("query.text-order")
 @pytest.mark.asyncio
-async def test_an_ordered_text_is_bounded_and_required(keyed_store: Store, keyed: Collection) -> None:
-    await apply_all(keyed_store, put(record(1, fields={"key": "é" * 256}), collection=keyed))
+async def test_an_ordered_text_is_bounded_and_required(keyed_store: Store, text_ordered: Collection) -> None:
+    await apply_all(keyed_store, put(record(1, fields={"key": "é" * 256}), collection=text_ordered))
     for fields, named in (({"key": "é" * 256 + "x"}, "512"), ({"key": None}, "key"), ({}, "key")):
-        (outcome,) = await keyed_store.apply([put(record(2, fields=fields), collection=keyed)])
+        (outcome,) = await keyed_store.apply([put(record(2, fields=fields), collection=text_ordered)])
         assert outcome.status is Status.REJECTED
         assert named in outcome.reason
-    assert await fetch_stored(keyed_store, 2, collection=keyed) is None
+    assert await fetch_stored(keyed_store, 2, collection=text_ordered) is None
