@@ -340,6 +340,7 @@ __all__ = [
     "TurnThreshold",
     "TypeIs",
     "Unsupported",
+    "VersionConflict",
     "WriteReport",
     "WrongArguments",
     "WrongEventLoop",

@@ -6,13 +6,15 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
-from memory.domain.errors import LegalHoldActive, NotFound
+from memory.domain.errors import LegalHoldActive, NotFound, VersionConflict
 from memory.domain.filters import Filter
 from memory.domain.ids import Randomness, is_id
 from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntries, DeletedEntry
+from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.artifact_references import ArtifactReferences
 from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.derived_entries import SAID_IN
@@ -477,21 +479,24 @@ class Engine:
             if not retired and not is_current(record, self.placement.now()):
                 break
             async with self.key_locks.take(ENTRIES, key, patience):
-                if one := await self.derivatives.delete(key, at=record.version):
-                    return one
+                with suppress(VersionConflict):
+                    return await self.derivatives.delete(key, expected=record.version)
             tried, record = record.version, (await self.placement.locate(ENTRIES, key)).record
             if record is not None and record.version == tried:  # it moves to another store
                 await patience.wait()
         return DeletedEntry(0)
 
-    async def delete(self, tenant: str, entry_id: str) -> DeletedEntry:
+    async def delete(self, tenant: str, entry_id: str, *, expected: int | None = None) -> DeletedEntry:
         """Delete one entry. The result is false if there was none.
 
         Raises:
             LegalHoldActive: The entry is under legal hold.
+            VersionConflict: Another version than the expected one is stored, or none.
         """
         if not is_id(entry_id):
+            if expected is not None:
+                raise version_conflict(f"entry {entry_id[:64]}", expected, None)
             return DeletedEntry(0)
         key = Key(tenant, entry_id)
         async with self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
-            return await self.derivatives.delete(key)
+            return await self.derivatives.delete(key, expected)

@@ -75,12 +75,12 @@ async def test_an_entry_that_is_changed_before_its_turn_is_judged_anew(
     derivatives = memory._engine.derivatives
     delete, changed = derivatives.delete, set[str]()
 
-    async def change_first(key: object, at: int | None = None) -> object:
+    async def change_first(key: object, expected: int | None = None) -> object:
         entry_id = key.id  # type: ignore[attr-defined]
         if entry_id not in changed:
             changed.add(entry_id)
             await memory.update(entry_id, metadata={"kind": "final"} if entry_id == kept.id else {"n": 1})
-        return await delete(key, at=at)  # type: ignore[arg-type]
+        return await delete(key, expected=expected)  # type: ignore[arg-type]
 
     monkeypatch.setattr(memory._engine, "key_locks", type(memory._engine.key_locks)())
     monkeypatch.setattr(derivatives, "delete", change_first)
