@@ -52,6 +52,7 @@ _LISTS = ("tags", "origins")
 _NUMBERS = ("number_in_conversation", "confidence")
 _TEXTS = (
     "id",
+    "key",
     "scope",
     "type",
     "title",

@@ -37,7 +37,10 @@ _COMPARISONS: Mapping[str, Callable[[str, FieldValue], Condition]] = {
     ">": Gt,
     ">=": Ge,
 }
+_KEY = "key"
+"""The key of an entry, which is in the body."""
 _TEXTS = ("title", "content")
+_IN_NO_FIELD = (*_TEXTS, _KEY)
 _OWN_ID = "entry_id"
 """The field of a kept version with the id of its entry."""
 
@@ -50,8 +53,8 @@ def satisfies(part: Filter | None) -> Callable[[Record], bool]:
 
 
 def _value(record: Record, name: str) -> Any:
-    if name == METADATA:
-        return record.body.get(METADATA)
+    if name in (METADATA, _KEY):
+        return record.body.get(name)
     if name in _TEXTS:
         return record.texts.get(name, "" if name == "content" else None)
     if name == "id":
@@ -95,7 +98,9 @@ def _exact_condition(part: Comparison, collection: Collection) -> Condition | No
     name = part.path[0]
     if name == METADATA and part.operator != "contains" and all(map(_is_scalar, _values(part))):
         return JsonPath(part.path, part.operator, part.value)
-    if name == METADATA or name in _TEXTS:
+    if name == _KEY and part.operator != "exists":
+        return JsonPath((_KEY,), part.operator, part.value)
+    if name == METADATA or name in _IN_NO_FIELD:
         return None
     field = _OWN_ID if name == "id" and collection.field(_OWN_ID) else name
     declared = collection.field(field)

@@ -244,6 +244,9 @@ class Draw:
         return draw.choice(
             [
                 Drawn(field("tags").contains(tag), {"tags": [tag]}, lambda e: tag in e.tags),
+                Drawn(field("key") == "k1", {"key": "k1"}, lambda e: e.key == "k1"),
+                Drawn(field("key") != "k1", {"key": {"$ne": "k1"}}, lambda e: e.key != "k1"),
+                Drawn(field("key").exists(), {"key": {"$exists": True}}, lambda e: e.key is not None),
                 Drawn(field("tags").exists(), {"tags": {"$exists": True}}, lambda e: bool(e.tags)),
                 Drawn(field("type").in_(types), {"types": types}, lambda e: e.type in types),
                 Drawn(field("content") == text, {"content": text}, lambda e: e.content == text),
@@ -294,6 +297,7 @@ class Draw:
                 f"tea {number}",
                 scope=draw.choice(SCOPES),
                 type=draw.choice(TYPES),
+                key=f"k{number}" if number % 3 == 1 else None,
                 title=draw.choice([None, *TEXTS[1:4]]),
                 source=draw.choice([None, *TEXTS[1:]]),
                 tags=draw.sample(TAGS, draw.randrange(3)),
