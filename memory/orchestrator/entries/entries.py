@@ -629,7 +629,7 @@ class Entries:
             return record
         if record.previous is None:
             return None
-        kept = await kept_versions(self._placement, record)
+        kept = await kept_versions(self._placement, record, since=request.since)
         made = next((one for one in kept if one.body.get(REQUEST) == request.text), None)
         return None if made is None else replace(made, tier=record.tier)
 

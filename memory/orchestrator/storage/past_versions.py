@@ -16,7 +16,7 @@ from memory.orchestrator.storage.outbox import pending_versions
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.policies.visibility import is_expired, was_stored
 from memory.ports import codec
-from memory.ports.query import Eq, Gt, Head, Query, Where, all_of, within
+from memory.ports.query import Eq, Ge, Gt, Head, Query, Where, all_of, within
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 
@@ -54,15 +54,17 @@ def same_life(record: Record, other: Record) -> bool:
     return record.body.get(LIFE) == other.body.get(LIFE)
 
 
-async def kept_versions(placement: Placement, record: Record) -> list[Record]:
+async def kept_versions(placement: Placement, record: Record, *, since: int = 0) -> list[Record]:
     """Return the earlier versions of the record in this life, oldest first.
 
-    They include the versions whose delivery to the archive is pending.
+    They include the versions whose delivery to the archive is pending. With `since`,
+    older versions are left out.
     """
+    of_entry = Eq("entry_id", record.key.id)
     query = Query(
         ENTRY_VERSIONS,
         within(record.partition),
-        filter=Eq("entry_id", record.key.id),
+        filter=all_of(of_entry, Ge("version", since)) if since else of_entry,
         limit=placement.settings.page,
     )
     pages = placement.pages("version.read", placement.topology.archive, query)
