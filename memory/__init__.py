@@ -337,6 +337,7 @@ __all__ = [
     "TurnThreshold",
     "TypeIs",
     "Unsupported",
+    "VersionConflict",
     "WriteReport",
     "WrongArguments",
     "WrongEventLoop",

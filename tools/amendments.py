@@ -7,7 +7,9 @@ from __future__ import annotations
 AMENDED = {
     "A5": (
         "Imports use the message's id as key within the conversation that the message names, if it names one:"
-        " many exports number the messages of each conversation from 1."
+        " many exports number the messages of each conversation from 1. An expired key counts as absent, and"
+        " if_exists='update', 'replace' and 'keep' create over deleted keys: what expired or was deleted is not"
+        " there for who asks for the current value."
     ),
     "A32": (
         "Entries of one moment follow the order in which they were written, not their ids, which are hashes"

@@ -74,7 +74,7 @@ def stub() -> str:
         classes.append(_class([node for nodes in members.values() for node in nodes], name))
     text = "\n\n".join(classes)
     plain = sorted(dict.fromkeys(imports), key=lambda line: not line.startswith("from __future__"))
-    head = "# Made by tools/blocking_stub.py from the async classes. Do not edit.\n# ruff: noqa: A002\n"
+    head = "# Made by tools/blocking_stub.py from the async classes. Do not edit.\n"
     return _tidy("\n".join([head, *plain, "", text, ""]))
 
 

@@ -111,8 +111,16 @@ async def write(
         str | None,
         typer.Option(
             "--if-exists",
-            metavar="error|replace",
-            help="If the key holds another text: fail, or replace it and keep the earlier version.",
+            metavar="error|update|replace|keep",
+            help="If the key has an entry: fail, change what is given, replace all of it, or keep it.",
+        ),
+    ] = None,
+    expected_version: Annotated[
+        str | None,
+        typer.Option(
+            "--expected-version",
+            metavar="VERSION|absent",
+            help="Write only if the entry under the key still has this version, or does not exist.",
         ),
     ] = None,
     supersedes: Annotated[
@@ -131,6 +139,7 @@ async def write(
     ] = False,
 ) -> None:
     """Write a text into memory, as an entry of a scope."""
+    from memory import ABSENT
     from memory.cli import rendering
 
     text = sys.stdin.read() if content == "-" else content
@@ -152,7 +161,10 @@ async def write(
             artifact_id=None if artifact is None else await id_of(memory, artifact, "artifact")
         )
         options |= drop_none(supersedes=None if supersedes is None else await ids_of(memory, supersedes))
-        options |= drop_none(if_exists=if_exists)
+        options |= drop_none(
+            if_exists=if_exists,
+            expected_version=ABSENT if expected_version == "absent" else expected_version,
+        )
         entry = await memory.write(
             text,
             scope=scope,

@@ -64,6 +64,14 @@ async def update(
             help="Hide the entry from this time on, or after a length of time: 30d, 1h30m.",
         ),
     ] = None,
+    expected_version: Annotated[
+        str | None,
+        typer.Option(
+            "--expected-version",
+            metavar="VERSION",
+            help="Change the entry only if it still has this version.",
+        ),
+    ] = None,
 ) -> None:
     """Change an entry and keep its earlier version.
 
@@ -79,6 +87,7 @@ async def update(
         source=source,
         tags=tag,
         metadata=json_object("metadata", metadata),
+        expected_version=expected_version,
     )
     changes |= drop_none(expires_at=expiry("expires", expires))
     async with cli.memory() as memory:

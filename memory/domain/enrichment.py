@@ -92,6 +92,8 @@ class WriteReport(ResultMixin):
     """A written entry, and what else the write did.
 
     `entry` includes the tags of an advisor. A field is None if that was not requested.
+    `replayed` says that an earlier call had stored the entry, so this one stored
+    nothing.
     """
 
     entry: Entry
@@ -99,6 +101,7 @@ class WriteReport(ResultMixin):
     supersede: AutoSupersede | None = None
     auto_tag: AutoTag | None = None
     costs: tuple[AdviceCost, ...] = ()
+    replayed: bool = False
 
 
 class _TagNotes(ValidatedModel):

@@ -58,13 +58,15 @@ class Entry(BaseModel):
     `source`, `agent` and `run` say where its content comes from. `origins` lists what
     else went into it: its sources, and earlier writers (see `Provenance`). The entry is
     valid from `valid_from` until just before `valid_to`, and hidden after `expires_at`.
-    `version` grows with every edit. `metadata` holds only what the caller stored, and
-    `created_in_session_id`, which promotion adds.
+    `key` is the name that its writer gave it; it is unique within the scope. `version`
+    is an opaque text that changes with every edit. `metadata` holds only what the
+    caller stored, and `created_in_session_id`, which promotion adds.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     id: str
+    key: str | None = None
     tenant: str
     scope: Scope
     type: EntryType = EntryType.CONTEXT
@@ -88,7 +90,7 @@ class Entry(BaseModel):
     agent: str | None = None
     run: str | None = None
     origins: list[str] | None = None
-    version: int
+    version: str
     tier: str
     _conflict_report: ConflictReport | None = PrivateAttr(default=None)
     _artifact: Artifact | None = PrivateAttr(default=None)
@@ -150,6 +152,7 @@ class Entry(BaseModel):
         """Return the fields that distinguish the entry, for one line."""
         said = {
             "id": self.id,
+            "key": self.key,
             "scope": self.scope.text,
             "type": self.type.value,
             "title": self.title,
@@ -193,6 +196,22 @@ def _name(value: object, info: ValidationInfo) -> str | None:
     return None if value is None else validation.identifier(str(info.field_name), value)
 
 
+def check_key(value: object, field: str = "key") -> str:
+    """Validate the key of an entry: 1 to 512 bytes of any text but NUL."""
+    checked = validation.text(field, value)
+    if len(checked.encode()) > validation.MAX_ID_BYTES:
+        raise InvalidInput(
+            field,
+            f"exceeds {validation.MAX_ID_BYTES} bytes. Pass a hash of it instead, such as"
+            " hashlib.sha256(text.encode()).hexdigest()",
+        )
+    return validation.identifier(field, checked)
+
+
+def _key(value: object) -> str | None:
+    return None if value is None else check_key(value)
+
+
 def _whole(value: object, info: ValidationInfo) -> int | None:
     if value is not None and (
         isinstance(value, bool)
@@ -204,6 +223,7 @@ def _whole(value: object, info: ValidationInfo) -> int | None:
 
 
 Name = Annotated[str | None, BeforeValidator(_name)]
+EntryKey = Annotated[str | None, BeforeValidator(_key)]
 Whole = Annotated[int | None, BeforeValidator(_whole)]
 
 
@@ -234,7 +254,7 @@ class EntryDraft(validation.ValidatedModel):
     agent: Name = None
     run: Name = None
     origins: tuple[str, ...] = ()
-    key: Name = None
+    key: EntryKey = None
 
     @field_validator("content", mode="before")
     @classmethod
@@ -287,6 +307,16 @@ class EntryDraft(validation.ValidatedModel):
         return check_expiry(value)
 
     @property
+    def address(self) -> str | None:
+        """The key by which callers find the entry; None if it has none."""
+        return self.key
+
+    @property
+    def identity(self) -> str | None:
+        """The text from which the entry's id derives; None for a new id."""
+        return self.address or self.key
+
+    @property
     def is_pinned_alone(self) -> bool:
         """Whether it names a session, but neither a position in it nor a speaker.
 
@@ -317,12 +347,38 @@ class EntryDraft(validation.ValidatedModel):
         return self
 
 
+class PartialDraft(EntryDraft):
+    """The fields that `write(if_exists="update")` changes; it may have no text."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> PartialDraft:
+        return self
+
+    @property
+    def given(self) -> set[str]:
+        """The fields that the caller gave, in addition to the scope and the key."""
+        named = self.model_fields_set - {"scope", "key"}
+        if not self.content:
+            named.discard("content")
+        return named - {"confidence"} | ({"metadata"} if "confidence" in named else set())
+
+    @property
+    def can_create(self) -> bool:
+        """Whether it has the text that a new entry needs."""
+        return bool((self.title or "").strip() or self.content.strip())
+
+
 class MessageDraft(EntryDraft):
     """A message of a file, as an entry.
 
     Values in the file are also kept in the metadata. Other values follow from the
-    message's position in the file, and may differ in another file.
+    message's position in the file, and may differ in another file. Its key only makes
+    the import repeatable, so the entry has none.
     """
+
+    @property
+    def address(self) -> str | None:
+        return None
 
 
 class ImportedDraft(EntryDraft):
@@ -341,11 +397,17 @@ class ImportedDraft(EntryDraft):
 
     A repeated import is recognised by it, even if the artifact here has changed.
     """
+    named: EntryKey = Field(default=None, exclude=True)
+    """The key of the entry in the exporting store. Its `key` here is the id there."""
     sources: tuple[Any, ...] = Field(default=(), exclude=True)
     """All sources of the entry: the engine's derivation record.
 
     So an erasure of a source also reaches the entry here.
     """
+
+    @property
+    def address(self) -> str | None:
+        return self.named
 
     @field_validator("valid_from", "valid_to", mode="before")
     @classmethod

@@ -56,9 +56,9 @@ _ERASE_USER = ("Memory.delete", 'memory.admin.erase_user("ada")')
 ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     # -- owners and scopes
     "user_id user uid userid owner owner_id customer_id actor_id": (
+        _ERASE_USER,
         _USER_SCOPE,
         ("user", '"ada"'),
-        _ERASE_USER,
         _OF_SESSION,
         _OF_VIEW,
     ),
@@ -253,7 +253,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "list get_all all items": "view.retrieve()",
         "query ask find recall similarity_search": 'view.search("what does Ada drink?", limit=5)',
         "forget clear delete_all": "view.erase()",
-        "delete remove": "memory.delete(entry.id)",
+        "remove": "view.delete(entry.id)",
         "supersede replace": 'view.write("Ada likes coffee", supersedes=old.id)',
     },
     "Session": {
@@ -308,7 +308,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     },
     "Entry": {
         "text memory page_content value data fact body": "entry.content",
-        "key entry_id memory_id uuid": "entry.id",
+        "entry_id memory_id uuid": "entry.id",
         "timestamp created": "entry.created_at",
         "updated": "entry.updated_at",
         "kind category memory_type": "entry.type",
@@ -386,7 +386,12 @@ VALUES: dict[str, dict[str, str]] = {
         "vector meaning similarity dense embedding": "semantic",
         "both mixed fusion": "hybrid",
     },
-    "if_exists": {"refuse fail raise": "error", "update overwrite upsert": "replace"},
+    "if_exists": {
+        "refuse fail raise": "error",
+        "overwrite upsert": "replace",
+        "ignore skip": "keep",
+        "merge patch": "update",
+    },
     "order": {"desc descending latest": "newest", "asc ascending": "oldest"},
     "role": {"human": "user", "ai bot model": "assistant", "developer": "system", "function": "tool"},
 }

@@ -44,6 +44,8 @@ class SessionInfo(ResultMixin):
     updated_at: datetime
     message_count: int
     compaction_count: int
+    attributes_version: str
+    """Changes with each `sessions.update`; pass it there as `expected_version`."""
     version: int | None = None
     last_compaction_id: str | None = None
     expires_at: datetime | None = None

@@ -10,7 +10,7 @@ import re
 from enum import Enum
 from typing import Final, Literal, TypeAlias
 
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import InvalidInput, VersionConflict
 
 
 class _Expectation(Enum):
@@ -34,6 +34,11 @@ def version_text(version: int) -> str:
     return f"{version:013x}"
 
 
+def stored_version(version: str) -> int:
+    """Return the stored version of a text that `version_text` returned."""
+    return int(version, 16)
+
+
 def check_version(field: str, value: object) -> int:
     """Convert the text of a version to the stored version.
 
@@ -44,11 +49,26 @@ def check_version(field: str, value: object) -> int:
         raise InvalidInput(
             field, f"must be the version of an entry or document, a text, not {type(value).__name__}"
         )
-    if not _VERSION.fullmatch(value) or int(value, 16) >= 2**63:
+    if not _VERSION.fullmatch(value) or not 1 <= int(value, 16) < 2**63:
         raise InvalidInput(
             field, f"{value[:40]!r} is no version. Pass the `version` of what you read, unchanged"
         )
     return int(value, 16)
+
+
+def version_conflict(
+    what: str, expected: int | None, stored: int | None, existing_id: str | None = None
+) -> VersionConflict:
+    """Return the error of a call that expected another version of `what`.
+
+    0 as the expected version, and None as the stored one, mean that nothing exists.
+    """
+    return VersionConflict(
+        what,
+        version_text(expected) if expected else repr(ABSENT),
+        None if stored is None else version_text(stored),
+        existing_id,
+    )
 
 
 def check_expected(value: object, field: str = "expected_version") -> int | None:

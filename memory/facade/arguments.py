@@ -16,6 +16,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
 from memory.domain.scope import Scope, ScopeKind, is_scope_text
 from memory.domain.shapes import import_message
+from memory.domain.versions import check_expected
 from memory.facade.config.values import Duration
 from memory.orchestrator.storage.deliveries import CONSISTENCIES, Consistency
 
@@ -50,20 +51,42 @@ def scope_of(value: object) -> Scope:
     )
 
 
-def draft_of(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
-    """Convert a draft, or the arguments of `write`, to a draft."""
+def draft_of(given: EntryDraft | Mapping[str, Any], as_kind: type[EntryDraft] = EntryDraft) -> EntryDraft:
+    """Convert a draft, or the arguments of `write`, to a draft.
+
+    Drafts of imports keep their class.
+    """
     if not isinstance(given, EntryDraft | Mapping):
         raise InvalidInput(
             "draft", f"must be an EntryDraft or the arguments of write, not {type(given).__name__}"
         )
-    parts = (
-        given if isinstance(given, EntryDraft) else given.items()
-    )  # check a draft again: its lists may have changed
+    # a draft is checked again, because its lists may have changed
+    parts = _given_fields(given) if isinstance(given, EntryDraft) else given.items()
     values = {validation.text("draft", name): value for name, value in parts}
     if "scope" not in values:
         raise InvalidInput("scope", "is missing")
-    kind = type(given) if isinstance(given, EntryDraft) else EntryDraft
+    kind = as_kind
+    if isinstance(given, EntryDraft) and type(given) is not EntryDraft:
+        kind = type(given)
     return kind(**(values | {"scope": scope_of(values["scope"])}))
+
+
+def _given_fields(draft: EntryDraft) -> list[tuple[str, Any]]:
+    """Return the fields that the draft's maker gave, or changed since."""
+    fields = type(draft).model_fields
+    return [
+        (name, value)
+        for name, value in draft
+        if name in draft.model_fields_set or value != fields[name].get_default(call_default_factory=True)
+    ]
+
+
+def expected_version_of(value: object, *, absent: bool = False) -> int | None:
+    """Validate `expected_version`; 0 is `ABSENT`, which only writes may expect."""
+    expected = check_expected(value)
+    if expected == 0 and not absent:
+        raise InvalidInput("expected_version", "cannot be ABSENT here: pass the version of what you read")
+    return expected
 
 
 def flag(field: str, value: object) -> bool:
@@ -189,6 +212,9 @@ def ids_of(values: object) -> list[str]:
 def moment(field: str, value: Moment | None) -> datetime | None:
     return None if value is None else validation.time(field, value)
 
+
+UNSET: Any = object()
+"""The default of an argument whose omission differs from None."""
 
 CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")
 """The fields of a message that can be changed."""

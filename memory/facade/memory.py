@@ -12,11 +12,12 @@ from typing import Any, Literal, Self, Unpack, overload
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import Enrichment, WriteReport
-from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
+from memory.domain.entry import Entry, EntryDraft, check_patch
 from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.arguments import (
+    UNSET,
     Metadata,
     Moment,
     consistency_of,
@@ -63,7 +64,7 @@ from memory.facade.search_options import (
     search_mode,
     split_search,
 )
-from memory.facade.write_options import WriteOptions, split_options
+from memory.facade.write_options import EntryPatch, IfExists, WriteMode, WriteOptions, split_options
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entries.browsing import EntryPage
@@ -115,8 +116,6 @@ NOUNS = {
 """The resources of a memory, by property. They hold the less frequent calls."""
 
 log = logging.getLogger(__name__)
-
-_UNSET: Any = object()
 
 
 @explain_guesses
@@ -419,18 +418,20 @@ class Memory(AsyncContext):
         of this memory finds it. Searches of other processes find it lexically at once,
         and semantically some tens of milliseconds later, when its replica is delivered.
 
-        A `key` makes the write repeatable. The same key and content in the same scope
+        A `key` names the entry within its scope, for `get`, `update` and `delete` too,
+        and makes the write repeatable. The same key and content in the same scope
         return the first entry; other content raises `Conflict`. If the entry was
         deleted since, the write raises `Conflict` too, and the error says when it was
-        deleted.
+        deleted. An expired entry counts as absent.
 
-        `if_exists="replace"` keeps a current value under the key, whether the key
-        exists or not. The entry takes all values of this call, and fields that the call
-        leaves out are cleared. `entries.history` keeps the version before. Each
-        concurrent writer makes one version, and a write that changes nothing makes
-        none. If the entry was deleted or has expired, the key starts afresh. If it is
-        retired, the write raises `Conflict`. A late repeat of an old call overwrites
-        newer values.
+        `if_exists` says what to do if the key has an active entry with other values.
+        With `"replace"` the entry takes all values of this call, and fields that the
+        call leaves out are cleared. With `"update"` only the given values change, and
+        metadata are merged; the content may be left out. With `"keep"` the entry is
+        returned as it is. In these modes a write that changes nothing makes no version,
+        and a deleted key starts afresh. A retired entry raises `Conflict`.
+        `entries.history` keeps the version before. A late repeat of an old call
+        overwrites newer values, unless you pass `expected_version`.
 
         A conversation's text goes into `content` as the speaker's own words, without
         the name. `conversation_id`, `number_in_conversation` and `speaker` say where it
@@ -488,6 +489,10 @@ class Memory(AsyncContext):
                 `memory.admin.block_source` finds entries by origins, `source`, `agent`
                 and `run`.
             key: Makes the write repeatable within its scope; see above.
+            if_exists: What to do if the key has an entry: `"error"`, the default,
+                `"update"`, `"replace"` or `"keep"`; see above.
+            expected_version: Write only if the entry under the key still has this
+                `version`, or, with `ABSENT`, if there is none.
             revive: Let the key of a deleted entry start afresh.
             consistency: `"replicated"` returns once the replica is stored too, unless
                 its store does not answer. By default as configured.
@@ -498,6 +503,8 @@ class Memory(AsyncContext):
         Raises:
             Conflict: The key holds other content or a deleted entry, or an entry that
                 would be superseded was retired meanwhile.
+            VersionConflict: The entry under the key has another version than the
+                expected one. Nothing was written.
             RejectedByGate: The write gate or a blocked source refused the entry.
         """
         draft, mode = split_options(scope_of(scope), content, options)
@@ -548,6 +555,7 @@ class Memory(AsyncContext):
         drafts: Iterable[EntryDraft | Mapping[str, Any]],
         *,
         revive: bool = False,
+        if_exists: IfExists = "error",
         consistency: Consistency | None = None,
     ) -> list[Entry]:
         """Store many entries, in order. All drafts are checked before any is stored.
@@ -560,6 +568,8 @@ class Memory(AsyncContext):
         Args:
             drafts: Drafts, or mappings with the arguments of `write`.
             revive: As in `write`, for all drafts that do not say otherwise.
+            if_exists: As in `write`, for all drafts that do not say otherwise. Unless
+                it is `"error"`, each draft is stored alone.
             consistency: As in `write`, for all drafts that do not say otherwise.
 
         Returns:
@@ -570,31 +580,25 @@ class Memory(AsyncContext):
                 error, a `Conflict`, names the conflicting drafts and holds the stored
                 entries.
         """
-        return await self._access.write_many(drafts, {"revive": revive, "consistency": consistency})
+        mode: WriteMode = {"revive": revive, "if_exists": if_exists, "consistency": consistency}
+        return await self._access.write_many(drafts, mode)
 
     async def update(
         self,
-        entry_id: str,
+        entry_id: str | None = None,
         *,
-        content: str = _UNSET,
-        title: str | None = _UNSET,
-        type: EntryType | str = _UNSET,  # noqa: A002 - the field's own name
-        source: str | None = _UNSET,
-        agent: str | None = _UNSET,
-        run: str | None = _UNSET,
-        origins: Sequence[str] = _UNSET,
-        tags: Sequence[str] = _UNSET,
-        metadata: Metadata = _UNSET,
-        confidence: float = _UNSET,
-        artifact_id: str | None = _UNSET,
-        expires_at: Moment | timedelta | None = _UNSET,
-        consistency: Consistency | None = None,
+        scope: Scope | str | None = None,
+        key: str | None = None,
+        **options: Unpack[EntryPatch],
     ) -> Entry:
         """Change an active entry. Arguments that are left out change nothing.
 
         `entries.history` keeps the version before.
 
         Args:
+            entry_id: The id of the entry.
+            scope: With `key`, names the entry instead of its id.
+            key: The key of the entry in `scope`.
             source: Where the change comes from. The source, agent and run that are
                 replaced stay among the entry's origins.
             agent: Who makes the change.
@@ -604,53 +608,65 @@ class Memory(AsyncContext):
             metadata: Merged into the entry's metadata.
             artifact_id: None clears it.
             expires_at: None clears it.
+            expected_version: Change the entry only if this is still its `version`.
             consistency: As in `write`.
 
         Raises:
             NotFound: The entry is unknown, expired or retired.
+            VersionConflict: The entry has another version than the expected one.
             TooMuchContention: Other writers kept changing the entry for all of
                 `durations.deadline`.
         """
-        given = {
-            "content": content,
-            "title": title,
-            "type": type,
-            "source": source,
-            "agent": agent,
-            "run": run,
-            "origins": origins,
-            "tags": tags,
-            "metadata": metadata,
-            "confidence": confidence,
-            "artifact_id": artifact_id,
-            "expires_at": expires_at,
-        }
-        changes = check_patch({name: value for name, value in given.items() if value is not _UNSET})
-        changed, waits = id_of(entry_id), consistency_of(consistency)
-        await self._access.refuse_unknown_artifacts([changes.get("artifact_id")])
-        return await self._engine.entries.update(self.tenant, changed, changes, waits)
+        return await self._access.update(self._access.entry_id(entry_id, scope, key), options)
 
-    async def delete(self, entry_id: str) -> DeletedEntry:
+    async def delete(
+        self,
+        entry_id: str | None = None,
+        *,
+        scope: Scope | str | None = None,
+        key: str | None = None,
+        expected_version: str | None = None,
+    ) -> DeletedEntry:
         """Delete an entry with its kept versions and relations.
 
         Entries that were derived from it automatically are deleted too: copies by
         promotion rules, and notes of an advisor about it. Copies by `promote` and
         results of `compact` stay.
 
+        Args:
+            entry_id: The id of the entry.
+            scope: With `key`, names the entry instead of its id.
+            key: The key of the entry in `scope`.
+            expected_version: Delete the entry only if this is still its `version`.
+
         Returns:
             A true value if there was an entry; deleting again is no error. Its `kept`
             lists the ids of the entries that were made of this one and stay.
+
+        Raises:
+            VersionConflict: The entry has another version than the expected one, or
+                there is no entry.
         """
-        return await self._engine.delete(self.tenant, id_of(entry_id))
+        deleted = self._access.entry_id(entry_id, scope, key)
+        return await self._access.delete(deleted, expected_version)
 
     # -- reading -----------------------------------------------------------------------
 
     async def get(
-        self, entry_id: str, *, as_of: Moment | None = None, known_at: Moment | None = None
+        self,
+        entry_id: str | None = None,
+        *,
+        scope: Scope | str | None = None,
+        key: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
     ) -> Entry | None:
         """Return one entry, or None if none is visible.
 
         Args:
+            entry_id: The id of the entry.
+            scope: With `key`, names the entry instead of its id.
+            key: The key of the entry in `scope`.
             as_of: Return the entry as it was true at this moment, also if it was
                 retired since.
             known_at: Return the version that was stored at this moment, before later
@@ -661,12 +677,28 @@ class Memory(AsyncContext):
             The entry. Its `artifact` describes the artifact that it points to, as it is
             now.
         """
-        entry = await self._engine.entries.get(
-            self.tenant, id_of(entry_id), as_of=moment("as_of", as_of), known_at=moment("known_at", known_at)
-        )
-        if entry is not None and as_of is None and known_at is None:
-            self._engine.accesses.note(self.tenant, [entry.id])
-        return None if entry is None else await self._access.with_artifact(entry)
+        wanted = self._access.entry_id(entry_id, scope, key)
+        return await self._access.get(wanted, scope, as_of=as_of, known_at=known_at)
+
+    async def get_many(
+        self,
+        entry_ids: Sequence[str] | None = None,
+        *,
+        scope: Scope | str | None = None,
+        keys: Sequence[str] | None = None,
+    ) -> list[Entry | None]:
+        """Return several entries, by their ids or by their keys in one scope.
+
+        Args:
+            entry_ids: At most 1,000 ids.
+            scope: With `keys`, names the entries instead of their ids.
+            keys: At most 1,000 keys of entries in `scope`.
+
+        Returns:
+            The entries in the order of the ids or keys; None for each that is not
+            visible. Their `artifact` is None, as in lists.
+        """
+        return await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys), scope)
 
     async def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage:
         """List the entries of a scope by age; 20 by default.
@@ -886,9 +918,9 @@ class Memory(AsyncContext):
         entry_id: str,
         to: Scope | str,
         *,
-        content: str = _UNSET,
-        tags: Sequence[str] = _UNSET,
-        metadata: Metadata = _UNSET,
+        content: str = UNSET,
+        tags: Sequence[str] = UNSET,
+        metadata: Metadata = UNSET,
         delete_original: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
@@ -908,7 +940,7 @@ class Memory(AsyncContext):
                 or its copy is expired or retired.
         """
         given = {"content": content, "tags": tags, "metadata": metadata}
-        overrides = check_patch({name: value for name, value in given.items() if value is not _UNSET})
+        overrides = check_patch({name: value for name, value in given.items() if value is not UNSET})
         return await self._engine.derivation.promote(
             self.tenant,
             id_of(entry_id),

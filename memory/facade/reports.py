@@ -10,6 +10,7 @@ from typing import Any
 from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
 from memory.domain.results import ResultMixin
+from memory.domain.versions import version_text
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.maintenance.repair import Progress, StoreComparison
 from memory.orchestrator.storage.collections import ENTRIES
@@ -29,7 +30,7 @@ class CopyLocation(ResultMixin):
     tier: str
     store: str
     role: str
-    version: int
+    version: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -163,11 +164,11 @@ async def where(engine: Engine, tenant: str, entry_id: str) -> list[CopyLocation
         row = (await store.get(ENTRIES, [Key(tenant, entry_id)]))[0]
         tiers = engine.topology.tiers_of(store)
         if isinstance(row, Record):
-            found.append(CopyLocation(row.tier, store.name, row.role.value, row.version))
+            found.append(CopyLocation(row.tier, store.name, row.role.value, version_text(row.version)))
         elif isinstance(row, Mark):
-            found.append(CopyLocation(tiers[0], store.name, f"mark to {row.to}", row.version))
+            found.append(CopyLocation(tiers[0], store.name, f"mark to {row.to}", version_text(row.version)))
         elif isinstance(row, Tombstone):
-            found.append(CopyLocation(tiers[0], store.name, "tombstone", row.version))
+            found.append(CopyLocation(tiers[0], store.name, "tombstone", version_text(row.version)))
     return found
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal, Unpack, overload
 
 from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import WriteReport
 from memory.domain.entry import Entry
+from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
-from memory.domain.session import ErasedScope
-from memory.facade.arguments import flag
+from memory.domain.session import DeletedEntry, ErasedScope
+from memory.domain.versions import version_conflict
+from memory.facade.arguments import Moment, expected_version_of, flag
 from memory.facade.erasure import erase_scope
 from memory.facade.runtime.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
 from memory.facade.search_options import BrowseOptions, RetrieveOptions, SearchOptions, split_search
-from memory.facade.write_options import WriteOptions, split_options
+from memory.facade.write_options import EntryPatch, WriteOptions, split_options
 from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 
@@ -58,6 +61,66 @@ class ScopedMemory:
         See `Memory.write_with_report`. `supersedes` names entries of this scope.
         """
         return await self._access.write_with_report(content, self._scope, options, wait, self._scope)
+
+    async def get(
+        self,
+        entry_id: str | None = None,
+        *,
+        key: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+    ) -> Entry | None:
+        """Return one entry of the scope by id or key, or None; see `Memory.get`."""
+        wanted = self._entry_id(entry_id, key)
+        entry = await self._access.get(wanted, self._scope, as_of=as_of, known_at=known_at)
+        return entry if entry is not None and entry.scope == self._scope else None
+
+    async def get_many(
+        self, entry_ids: Sequence[str] | None = None, *, keys: Sequence[str] | None = None
+    ) -> list[Entry | None]:
+        """Return entries of the scope by ids or keys; see `Memory.get_many`."""
+        scope = None if keys is None else self._scope
+        found = await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys), self._scope)
+        return [entry if entry is not None and entry.scope == self._scope else None for entry in found]
+
+    async def update(
+        self, entry_id: str | None = None, *, key: str | None = None, **options: Unpack[EntryPatch]
+    ) -> Entry:
+        """Change an active entry of the scope; see `Memory.update`.
+
+        Raises:
+            NotFound: The scope has no such entry.
+        """
+        changed = self._entry_id(entry_id, key)
+        if key is None and not await self._holds(changed):
+            raise NotFound(changed)
+        return await self._access.update(changed, options)
+
+    async def delete(
+        self,
+        entry_id: str | None = None,
+        *,
+        key: str | None = None,
+        expected_version: str | None = None,
+    ) -> DeletedEntry:
+        """Delete an entry of the scope; see `Memory.delete`."""
+        deleted, expected = self._entry_id(entry_id, key), expected_version_of(expected_version)
+        if key is None and not await self._holds(deleted):
+            if expected is not None:
+                raise version_conflict(f"entry {deleted}", expected, None)
+            return DeletedEntry(0)
+        return await self._access.delete(deleted, expected_version)
+
+    def _entry_id(self, entry_id: str | None, key: str | None) -> str:
+        return self._access.entry_id(entry_id, None if key is None else self._scope, key)
+
+    async def _holds(self, entry_id: str) -> bool:
+        """Return whether the scope has an entry with this id, also a retired one."""
+        try:
+            scope = await self._access.engine.scope_of_entry(self._access.tenant, entry_id)
+            return scope == self._scope.text
+        except NotFound:
+            return False
 
     async def retrieve(self, **options: Unpack[RetrieveOptions]) -> EntryPage:
         """List the entries of the scope by age; see `Memory.retrieve`."""

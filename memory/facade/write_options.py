@@ -10,15 +10,16 @@ from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from memory.domain.corrections import unknown_arguments
-from memory.domain.entry import EntryDraft, EntryType
+from memory.domain.entry import EntryDraft, EntryType, PartialDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
+from memory.domain.versions import ExpectedVersion
 from memory.facade.arguments import Metadata, Moment, draft_of, function
 from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.storage.deliveries import Consistency
 
-IfExists: TypeAlias = Literal["error", "replace"]
-"""The behaviour of a write whose key holds an entry with other content."""
+IfExists: TypeAlias = Literal["error", "update", "replace", "keep"]
+"""The behaviour of a write whose key has an entry already."""
 
 
 class EntryFields(TypedDict, total=False):
@@ -42,6 +43,25 @@ class EntryFields(TypedDict, total=False):
     key: str | None
 
 
+class EntryPatch(TypedDict, total=False):
+    """The changes of a call of `Memory.update`, and how it makes them."""
+
+    content: str
+    title: str | None
+    type: EntryType | str
+    source: str | None
+    agent: str | None
+    run: str | None
+    origins: Sequence[str]
+    tags: Sequence[str]
+    metadata: Metadata
+    confidence: float
+    artifact_id: str | None
+    expires_at: Moment | timedelta | None
+    expected_version: str | None
+    consistency: Consistency | None
+
+
 class WriteMode(TypedDict, total=False):
     """The arguments that say how to write an entry; see `Memory.write`."""
 
@@ -49,6 +69,7 @@ class WriteMode(TypedDict, total=False):
     consistency: Consistency | None
     supersedes: str | Sequence[str]
     if_exists: IfExists
+    expected_version: ExpectedVersion | None
     detect_conflicts: bool
     resolve: Resolver | None
     auto_tag: bool | None
@@ -71,22 +92,28 @@ def check_resolver(resolve: Resolver | None, *, detects: bool) -> None:
 def split_options(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, WriteMode]:
     """Split the options of a write into a checked draft and the mode."""
     fields, mode = _split(options)
-    return EntryDraft(**{**fields, "scope": scope, "content": content}), mode
+    return _kind(mode)(**{**fields, "scope": scope, "content": content}), mode
 
 
-def split_draft(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, WriteMode]:
+def split_draft(given: EntryDraft | Mapping[str, Any], for_all: WriteMode) -> tuple[EntryDraft, WriteMode]:
     """Split a draft, or the arguments of `write`, into a checked draft and the mode.
+
+    `for_all` is the mode of the whole call.
 
     Raises:
         WrongArguments: `write` does not accept an argument.
     """
     if not isinstance(given, Mapping):
-        return draft_of(given), {}
+        return draft_of(given, _kind(for_all)), {}
     accepted = ("content", "scope", *WriteOptions.__annotations__)
     if unknown := [name for name in map(str, given) if name not in accepted]:
         raise unknown_arguments("Memory.write", unknown, accepted, first="content")
     fields, mode = _split(given)
-    return draft_of(fields), mode
+    return draft_of(fields, _kind({**for_all, **mode})), mode
+
+
+def _kind(mode: WriteMode) -> type[EntryDraft]:
+    return PartialDraft if mode.get("if_exists") == "update" else EntryDraft
 
 
 def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], WriteMode]:

@@ -12,6 +12,7 @@ from memory.domain.errors import NotFound
 from memory.domain.ids import Randomness, is_id
 from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry
+from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.artifact_references import ArtifactReferences
 from memory.orchestrator.conversations.conversations import Conversations
 from memory.orchestrator.conversations.derived_entries import SAID_IN
@@ -446,14 +447,17 @@ class Engine:
             raise NotFound(entry_id)
         return located.record.scope
 
-    async def delete(self, tenant: str, entry_id: str) -> DeletedEntry:
+    async def delete(self, tenant: str, entry_id: str, *, expected: int | None = None) -> DeletedEntry:
         """Delete one entry. The result is false if there was none.
 
         Raises:
             LegalHoldActive: The entry is under legal hold.
+            VersionConflict: Another version than the expected one is stored, or none.
         """
         if not is_id(entry_id):
+            if expected is not None:
+                raise version_conflict(f"entry {entry_id[:64]}", expected, None)
             return DeletedEntry(0)
         key = Key(tenant, entry_id)
         async with self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
-            return await self.derivatives.delete(key)
+            return await self.derivatives.delete(key, expected)

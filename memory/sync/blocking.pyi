@@ -1,5 +1,4 @@
 # Made by tools/blocking_stub.py from the async classes. Do not edit.
-# ruff: noqa: A002
 
 from __future__ import annotations
 
@@ -98,7 +97,11 @@ from memory.facade.search_options import (
 from memory.facade.transfer.backups import Backup
 from memory.facade.transfer.importer import ImportReport, Progress, Source
 from memory.facade.why_report import WhyReport
-from memory.facade.write_options import WriteOptions
+from memory.facade.write_options import (
+    EntryPatch,
+    IfExists,
+    WriteOptions,
+)
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.compaction import Summarise
@@ -203,30 +206,41 @@ class BlockingMemory:
         drafts: Iterable[EntryDraft | Mapping[str, Any]],
         *,
         revive: bool = ...,
+        if_exists: IfExists = ...,
         consistency: Consistency | None = ...,
     ) -> list[Entry]: ...
     def update(
         self,
-        entry_id: str,
+        entry_id: str | None = ...,
         *,
-        content: str = ...,
-        title: str | None = ...,
-        type: EntryType | str = ...,
-        source: str | None = ...,
-        agent: str | None = ...,
-        run: str | None = ...,
-        origins: Sequence[str] = ...,
-        tags: Sequence[str] = ...,
-        metadata: Metadata = ...,
-        confidence: float = ...,
-        artifact_id: str | None = ...,
-        expires_at: Moment | timedelta | None = ...,
-        consistency: Consistency | None = ...,
+        scope: Scope | str | None = ...,
+        key: str | None = ...,
+        **options: Unpack[EntryPatch],
     ) -> Entry: ...
-    def delete(self, entry_id: str) -> DeletedEntry: ...
+    def delete(
+        self,
+        entry_id: str | None = ...,
+        *,
+        scope: Scope | str | None = ...,
+        key: str | None = ...,
+        expected_version: str | None = ...,
+    ) -> DeletedEntry: ...
     def get(
-        self, entry_id: str, *, as_of: Moment | None = ..., known_at: Moment | None = ...
+        self,
+        entry_id: str | None = ...,
+        *,
+        scope: Scope | str | None = ...,
+        key: str | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
     ) -> Entry | None: ...
+    def get_many(
+        self,
+        entry_ids: Sequence[str] | None = ...,
+        *,
+        scope: Scope | str | None = ...,
+        keys: Sequence[str] | None = ...,
+    ) -> list[Entry | None]: ...
     def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
     def browse(
         self, scope: Scope | str | Sequence[Scope | str] | None = ..., **options: Unpack[BrowseOptions]
@@ -298,6 +312,23 @@ class BlockingScopedMemory:
         wait: timedelta | float | str | None = ...,
         **options: Unpack[WriteOptions],
     ) -> WriteReport: ...
+    def get(
+        self,
+        entry_id: str | None = ...,
+        *,
+        key: str | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+    ) -> Entry | None: ...
+    def get_many(
+        self, entry_ids: Sequence[str] | None = ..., *, keys: Sequence[str] | None = ...
+    ) -> list[Entry | None]: ...
+    def update(
+        self, entry_id: str | None = ..., *, key: str | None = ..., **options: Unpack[EntryPatch]
+    ) -> Entry: ...
+    def delete(
+        self, entry_id: str | None = ..., *, key: str | None = ..., expected_version: str | None = ...
+    ) -> DeletedEntry: ...
     def retrieve(self, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
     def browse(self, **options: Unpack[BrowseOptions]) -> EntryPage: ...
     @overload
@@ -313,10 +344,24 @@ class BlockingScopedMemory:
 class BlockingEntries:
     def __init__(self, access: Access) -> None: ...
     def iterate(self, scope: Scope | str | None = ..., *, include_retired: bool = ...) -> Iterator[Entry]: ...
-    def history(self, entry_id: str, *, superseded: bool = ...) -> list[Entry]: ...
+    def history(
+        self,
+        entry_id: str | None = ...,
+        *,
+        scope: Scope | str | None = ...,
+        key: str | None = ...,
+        superseded: bool = ...,
+    ) -> list[Entry]: ...
     def source_messages(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(
-        self, entry_id: str, when: Moment | None = ..., *, consistency: Consistency | None = ...
+        self,
+        entry_id: str | None = ...,
+        when: Moment | None = ...,
+        *,
+        scope: Scope | str | None = ...,
+        key: str | None = ...,
+        expected_version: str | None = ...,
+        consistency: Consistency | None = ...,
     ) -> bool: ...
 
 class BlockingRelations:
@@ -490,6 +535,7 @@ class BlockingSessions:
         tags: Sequence[str] = ...,
         metadata: Metadata = ...,
         expires_at: Moment | timedelta | None = ...,
+        expected_version: str | None = ...,
     ) -> SessionInfo: ...
     def list(
         self,

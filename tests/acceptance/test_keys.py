@@ -238,17 +238,30 @@ async def test_a_repeat_after_the_entry_moved_onward_finds_it_there(memory: Memo
 
 
 @pytest.mark.behaviour("A5")
-async def test_a_repeat_of_an_expired_or_retired_entry_returns_the_first_result(
-    memory: Memory, clock: Clock
-) -> None:
-    expiring = BODY | {"expires_at": clock.moment + HOUR}
-    first = await memory.write(scope=USER, **expiring)
-    retired = await memory.write(scope=USER, **(BODY | {"key": "r"}))
+async def test_a_repeat_of_a_retired_entry_returns_the_first_result(memory: Memory, clock: Clock) -> None:
+    retired = await memory.write(scope=USER, **BODY)
     clock.advance(DAY)
     await memory.entries.invalidate(retired.id)
-    assert await memory.write(scope=USER, **expiring) == first
-    assert await memory.write(scope=USER, **(BODY | {"key": "r"})) == retired
+    assert await memory.write(scope=USER, **BODY) == retired
     assert await memory.retrieve(USER) == []
+
+
+@SCOPES
+@pytest.mark.parametrize("is_swept", [False, True], ids=["hidden", "swept"])
+async def test_an_expired_key_counts_as_absent(
+    memory: Memory, clock: Clock, scope: Scope, is_swept: bool
+) -> None:
+    first = await memory.write(scope=scope, **BODY, expires_at=HOUR)
+    await memory.update(first.id, content="edited")
+    clock.advance(2 * DAY)
+    if is_swept:
+        await memory.maintain()
+    again = await memory.write(scope=scope, **(BODY | {"content": "afresh"}))
+    assert (again.id, again.content, again.expires_at) == (first.id, "afresh", None)
+    assert again.created_at > first.created_at
+    assert await memory.entries.history(again.id) == [again]
+    assert await memory.retrieve(scope) == [again]
+    assert await memory.write(scope=scope, **(BODY | {"content": "afresh"})) == again
 
 
 @pytest.mark.behaviour("A5")

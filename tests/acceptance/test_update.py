@@ -99,7 +99,6 @@ async def test_expiry_is_cleared_by_none_and_stays_when_not_given(memory: Memory
 @cells(
     "field",
     [
-        "scope",
         "promoted_from_id",
         "compacted_from_ids",
         "valid_from",
@@ -107,7 +106,6 @@ async def test_expiry_is_cleared_by_none_and_stays_when_not_given(memory: Memory
         "created_at",
         "id",
         "tenant",
-        "key",
     ],
     shared=True,
 )

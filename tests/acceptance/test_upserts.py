@@ -156,7 +156,7 @@ async def test_what_is_retired_stays_so(memory: Memory, scope: Scope) -> None:
 async def test_what_it_does_not_go_with_is_refused_by_name(memory: Memory, clock: Clock) -> None:
     entry = await memory.write("Lisbon", scope=USER)
     for named, given in {
-        "if_exists": {"if_exists": "update", "key": "home"},
+        "if_exists": {"if_exists": "upsert", "key": "home"},
         "if_exists: 'replace' needs a key": {"if_exists": "replace"},
         "created_at": {"if_exists": "replace", "key": "home", "created_at": clock()},
         "supersedes": {"if_exists": "replace", "key": "home", "supersedes": [entry.id]},

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
+from memory.domain.versions import version_text
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.collections import (
     ARTIFACTS,
@@ -398,7 +399,7 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
     """What was imported says what was exported; its ids are new, and what named an old
     one names the new one.
     """
-    new = {entry.id: keyed_id(tenant, entry.scope.text, entry.id) for entry in exported}
+    new = {entry.id: keyed_id(tenant, entry.scope.text, entry.key or entry.id) for entry in exported}
     if {entry.id for entry in found} != set(new.values()):
         raise Wrong("an import shows others", f"{len(found)} of {len(new)}")
     by_id = {entry.id: plain(entry) for entry in found}
@@ -660,7 +661,7 @@ async def stored(run: Run) -> None:
     gone = _gone_words(run)
     said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, *BESIDE)}
     homes: list[tuple[str, str]] = []
-    kept: list[tuple[str, str, int]] = []
+    kept: list[tuple[str, str, str]] = []
     links: list[str] = []
     topology = run.memory._engine.topology
     for store in topology.leaves:
@@ -674,7 +675,7 @@ async def stored(run: Run) -> None:
                     if row.role is Role.HOME and collection is ENTRIES:
                         homes.append((row.key.tenant, row.key.id))
                     elif collection is ENTRY_VERSIONS and store is not topology.cache:
-                        kept.append((row.key.tenant, str(row.fields["entry_id"]), row.version))
+                        kept.append((row.key.tenant, str(row.fields["entry_id"]), version_text(row.version)))
                     elif collection is RELATIONS and store is not topology.cache:
                         links.append(row.key.id)
                     elif collection in said:

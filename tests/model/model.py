@@ -170,6 +170,8 @@ class Grave:
     fallen: datetime
     draft: dict[str, Any] | None
     words: frozenset[str]
+    expired: bool = False
+    """Whether it had expired before: its key may be free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,7 @@ class Model:
         clashes = [
             n
             for n, entry_id in enumerate(used)
-            if entry_id is not None and self._clashes((tenant, entry_id), drafts[n], said, revive)
+            if entry_id is not None and self._clashes((tenant, entry_id), drafts[n], said, revive, n)
         ]
         if clashes:
             return self._written_in_part(said, tenant, drafts, clashes, str(used[clashes[0]]))
@@ -297,10 +299,18 @@ class Model:
             said.wrong("writes others", f"{sorted(written)} of {len(drafts)}, in conflict {clashes}")
         return [self._born(said, tenant, drafts[n], plain(entry)) for n, entry in sorted(written.items())]
 
-    def _clashes(self, key: Id, draft: dict[str, Any], said: Said, revive: bool) -> bool:
+    def _clashes(self, key: Id, draft: dict[str, Any], said: Said, revive: bool, n: int) -> bool:
+        """Whether the n-th draft of the call is in conflict with what has its key."""
+        life = self.lives.get(key)
+        if life is not None and life.now.expired(said.begun):
+            if self.held(key[0], life):
+                return True
+            self.bury(key[0], [life.id], said.begun)
         if key in self.lives:
             return self.lives[key].draft != draft
         grave = self.graves.get(key)
+        if grave is not None and grave.expired:  # an erasure leaves no note that it had
+            return said.failure is not None and n not in (said.failure.written or {})
         return (
             grave is not None
             and not revive
@@ -509,7 +519,7 @@ class Model:
             if life is None:
                 continue
             words = frozenset(word for version in life.versions for word in version.words)
-            self.graves[tenant, entry_id] = Grave(at, life.draft, words)
+            self.graves[tenant, entry_id] = Grave(at, life.draft, words, life.now.expired(at))
             links = self.links.get(tenant, {})
             for link in [link for link in links.values() if entry_id in (link.source_id, link.target_id)]:
                 del links[link.id]

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from memory.domain.versions import version_text
 from tests.model import check
 from tests.model.model import Asked
 from tests.model.said import Said, Wrong, plain
@@ -163,7 +164,13 @@ async def write_many(run: Run, op: Operation) -> None:
 @operation
 async def update(run: Run, op: Operation) -> None:
     entry_id, changes = _entry(run, op), resolved(run, op.args["changes"])
-    said = await run.ask(op, "update", entry_id, **changes)
+    life, expected = run.model.life(op.tenant, entry_id), None
+    if life is not None and op.number % 2:
+        stale = version_text(op.number)
+        refused = await run.ask(op, "update", entry_id, **changes, expected_version=stale)
+        refused.refused("VersionConflict" if life.active(refused.begun) else "NotFound")
+        expected = life.now.fields["version"]
+    said = await run.ask(op, "update", entry_id, **changes, expected_version=expected)
     run.model.updated(said, op.tenant, entry_id, changes)
 
 
@@ -178,6 +185,9 @@ async def retire(run: Run, op: Operation) -> None:
 @operation
 async def delete(run: Run, op: Operation) -> None:
     entry_id = _entry(run, op)
+    if op.number % 2:
+        refused = await run.ask(op, "delete", entry_id, expected_version=version_text(op.number))
+        refused.refused("VersionConflict")
     run.model.deleted(await run.ask(op, "delete", entry_id), op.tenant, entry_id)
 
 

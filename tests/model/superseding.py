@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.model.model import SKEW, WHERE_SAID, Id, Link, Model, came_of
 from tests.model.mutants import Method, mutant
 from tests.model.operations import Gone, Operation, operation, resolved
-from tests.model.said import Said, plain, same
+from tests.model.said import Said, Wrong, plain, same
 
 if TYPE_CHECKING:
     from memory import Memory
@@ -127,6 +127,10 @@ async def upsert(run: Run, op: Operation) -> None:
     there = set(run.model.lives)
     made = upserted(run.model, await run.ask(op, "write", **draft, if_exists="replace"), op.tenant, draft)
     run.note(op, [made] if made else [], draft=draft if made not in there else None)
+    named = {"scope": draft["scope"], "key": draft["key"]}
+    found = (await run.ask(op, "get", **named, reading=True)).given()
+    if found is not None and (made is None or found.id != made[1] or found.key != draft["key"]):
+        raise Wrong("finds another entry by a key", f"{named}: {found!r}")
 
 
 def upserted(model: Model, said: Said, tenant: str, draft: dict[str, Any]) -> Id | None:

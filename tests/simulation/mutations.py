@@ -155,8 +155,8 @@ MUTATIONS: dict[str, Mutation] = {
     "an-unasked-key-is-revived": Mutation(
         writing,
         "EntryWriter.meet",
-        "revive and there.record is None",
-        "there.record is None",
+        "(revive or was_expired(there))",
+        "True",
         ("write.", "life"),
     ),
     # long texts

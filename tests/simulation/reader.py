@@ -11,6 +11,7 @@ from math import inf
 
 from memory.domain.entry import Entry
 from memory.domain.time import micros
+from memory.domain.versions import stored_version
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.tiering.moves import MoveResult
@@ -76,7 +77,7 @@ class Reader:
         it is ahead of this one.
         """
         at = self.process.clock()
-        if seen.version <= micros(at) or not ended.alone:
+        if stored_version(seen.version) <= micros(at) or not ended.alone:
             return
         asked = EntryQuery(seen.tenant, (seen.scope,), known_at=at, limit=200)
         again = await self.attempt(
@@ -97,7 +98,7 @@ class Reader:
                 or self.history.registers[name].damaged
             )
             now = self.process.clock()
-            between = at < seen.valid_from <= now or seen.version <= micros(
+            between = at < seen.valid_from <= now or stored_version(seen.version) <= micros(
                 now
             )  # of that nobody can say whether it had come at that moment
             if shown and not between and not hidden and (shown[0] is None or shown[0].version < seen.version):

@@ -18,6 +18,7 @@ from memory.cli.stores import stats_json
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.domain.time import micros
+from memory.domain.versions import version_text
 from memory.facade.memory import Memory
 from memory.facade.transfer.lines import ImportOptions, MessageLine, read
 from memory.orchestrator.tiering.promotion import KeptEntry, MovedEntry
@@ -51,7 +52,7 @@ class Demo:
 
     async def remember(self, told: Callable[[int, int], None]) -> dict[str, Any]:
         """Write the conversation, as an import would, and the earlier knowledge."""
-        started, drafts = micros(system_clock()), [message.draft for message in turns()]
+        started, drafts = version_text(micros(system_clock())), [message.draft for message in turns()]
         for start in range(0, len(drafts), BATCH):
             self._conversation += await self._memory.write_many(drafts[start : start + BATCH])
             told(len(self._conversation), len(drafts))

@@ -10,7 +10,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
-from memory.facade.arguments import Moment, consistency_of, flag, id_of, moment, scope_of
+from memory.facade.arguments import Moment, consistency_of, expected_version_of, flag, id_of, moment, scope_of
 from memory.facade.runtime.access import Access
 from memory.orchestrator.storage.deliveries import Consistency
 
@@ -50,10 +50,20 @@ class Entries:
         ):
             yield entry
 
-    async def history(self, entry_id: str, *, superseded: bool = False) -> list[Entry]:
+    async def history(
+        self,
+        entry_id: str | None = None,
+        *,
+        scope: Scope | str | None = None,
+        key: str | None = None,
+        superseded: bool = False,
+    ) -> list[Entry]:
         """List every version of an entry, oldest first, the current one last.
 
         Args:
+            entry_id: The id of the entry.
+            scope: With `key`, names the entry instead of its id.
+            key: The key of the entry in `scope`.
             superseded: Put the versions of superseded entries before them: of the
                 entries that this one superseded, and of the entries that those
                 superseded. The farthest back come first, from at most 100 entries in
@@ -62,7 +72,8 @@ class Entries:
         Raises:
             NotFound: There is no such entry.
         """
-        engine, tenant, wanted = self._access.engine, self._access.tenant, id_of(entry_id)
+        engine, tenant = self._access.engine, self._access.tenant
+        wanted = self._access.entry_id(entry_id, scope, key)
         versions = await engine.entries.history(tenant, wanted)
         for one in (await engine.graphs.chain(tenant, wanted))[1:] if flag("superseded", superseded) else ():
             with suppress(NotFound):  # expired
@@ -85,18 +96,33 @@ class Entries:
         )
 
     async def invalidate(
-        self, entry_id: str, when: Moment | None = None, *, consistency: Consistency | None = None
+        self,
+        entry_id: str | None = None,
+        when: Moment | None = None,
+        *,
+        scope: Scope | str | None = None,
+        key: str | None = None,
+        expected_version: str | None = None,
+        consistency: Consistency | None = None,
     ) -> bool:
         """End the validity of an entry. It stays readable with `as_of`.
 
         Args:
+            entry_id: The id of the entry.
             when: The end of the validity; now by default.
+            scope: With `key`, names the entry instead of its id.
+            key: The key of the entry in `scope`.
+            expected_version: End it only if this is still the entry's `version`.
             consistency: As in `write`.
 
         Returns:
             Whether an active entry was found.
+
+        Raises:
+            VersionConflict: The entry has another version than the expected one.
         """
-        ends = moment("when", when)
+        wanted, ends = self._access.entry_id(entry_id, scope, key), moment("when", when)
+        waits, expected = consistency_of(consistency), expected_version_of(expected_version)
         return await self._access.engine.entries.invalidate(
-            self._access.tenant, id_of(entry_id), ends, consistency_of(consistency)
+            self._access.tenant, wanted, ends, waits, expected=expected
         )

@@ -14,7 +14,7 @@ from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
-from memory.facade.arguments import Metadata, Moment, flag, moment
+from memory.facade.arguments import UNSET, Metadata, Moment, expected_version_of, flag, moment
 from memory.facade.resources.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session
@@ -23,8 +23,6 @@ from memory.orchestrator.conversations.sessions import SessionDraft, info_of
 from memory.orchestrator.tiering.promotion import PromotionReport
 
 LIST_LIMIT = 50
-
-_UNSET: Any = object()
 
 
 @explain_guesses
@@ -123,11 +121,12 @@ class Sessions:
         self,
         session_id: str,
         *,
-        system: str = _UNSET,
-        title: str | None = _UNSET,
-        tags: Sequence[str] = _UNSET,
-        metadata: Metadata = _UNSET,
-        expires_at: Moment | timedelta | None = _UNSET,
+        system: str = UNSET,
+        title: str | None = UNSET,
+        tags: Sequence[str] = UNSET,
+        metadata: Metadata = UNSET,
+        expires_at: Moment | timedelta | None = UNSET,
+        expected_version: str | None = None,
     ) -> SessionInfo:
         """Change attributes of a session. Arguments that are left out change nothing.
 
@@ -137,8 +136,11 @@ class Sessions:
             system: The text of the system message. The session must have one.
             title: None clears it.
             expires_at: A moment, a `timedelta` from now on, or None, which clears it.
+            expected_version: Change the attributes only if this is still the
+                `attributes_version` of the session. Messages do not change it.
 
         Raises:
+            VersionConflict: The attributes have another version than the expected one.
             NotFound: There is no such session, or `system` is given and it was created
                 without a system message.
             LegalHoldActive: The session is under legal hold, and a system message, a
@@ -146,22 +148,26 @@ class Sessions:
         """
         prompt = (
             None
-            if system is _UNSET
+            if system is UNSET
             else validation.text("system", system, max_bytes=validation.MAX_CONTENT_BYTES)
         )
-        said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}
-        said |= {} if metadata is _UNSET else {"metadata": validation.json_object("metadata", metadata)}
-        told: dict[str, Any] = {} if tags is _UNSET else {"tags": tuple(validation.tags(tags))}
-        until = None if expires_at is _UNSET else check_expiry(expires_at)
+        said: dict[str, Any] = {} if title is UNSET else {"title": check_title(title)}
+        said |= {} if metadata is UNSET else {"metadata": validation.json_object("metadata", metadata)}
+        told: dict[str, Any] = {} if tags is UNSET else {"tags": tuple(validation.tags(tags))}
+        until = None if expires_at is UNSET else check_expiry(expires_at)
+        expected = expected_version_of(expected_version)
         conversations = self._access.engine.conversations
-        if expires_at is not _UNSET:
+        if expires_at is not UNSET:
             told["hidden_from"] = conversations.moment_of(until)
         opened = await conversations.open(
             self._access.tenant, SessionDraft(validation.identifier("session_id", session_id)), create=False
         )
         if prompt is not None:
+            if expected is not None:
+                await opened.describe({}, expected=expected, renew=True)
+                expected = None
             await opened.update(SYSTEM, {"content": prompt})
-        return await opened.describe(told, **said)
+        return await opened.describe(told, expected=expected, renew=prompt is not None, **said)
 
     async def list(
         self,

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, get_args
 
 from memory.domain import validation
 from memory.domain.enrichment import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
-from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.entry import Entry, EntryDraft, EntryType, check_key, check_patch
 from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
+from memory.domain.ids import keyed_id
 from memory.domain.scope import Scope, ScopeKind
-from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
+from memory.domain.session import DeletedEntry
+from memory.domain.versions import version_text
+from memory.facade.arguments import (
+    Moment,
+    consistency_of,
+    expected_version_of,
+    flag,
+    id_of,
+    ids_of,
+    length,
+    moment,
+    scope_of,
+    stages_of,
+)
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.facade.search_options import (
@@ -27,6 +41,7 @@ from memory.facade.search_options import (
     types_of,
 )
 from memory.facade.write_options import (
+    EntryPatch,
     IfExists,
     WriteMode,
     WriteOptions,
@@ -37,6 +52,7 @@ from memory.facade.write_options import (
 from memory.orchestrator.conversations.blobs.manifests import artifact_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
+from memory.orchestrator.entries.entries import UpsertMode
 from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.callbacks import invoke
 from memory.orchestrator.storage.collections import SYSTEM_TENANT
@@ -50,6 +66,7 @@ from memory.ports.record import Key
 
 log = logging.getLogger(__name__)
 
+_NAMES_ENTRY = "Pass the id of an entry, or its scope= and key="
 RETRIEVE_LIMIT = 20
 BROWSE_LIMIT = 50
 SEARCH_LIMIT = 10
@@ -58,8 +75,18 @@ MAX_CURSOR_BYTES = 512
 
 Scopes = Scope | str | Sequence[Scope | str]
 INDIFFERENT = Preferences()
-_Done = tuple[Entry, tuple[str, ...], tuple[str, ...]]
-"""A written entry, the ids that it was to supersede, and the ids that it superseded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A written entry, and what else its write did."""
+
+    entry: Entry
+    replayed: bool = False
+    """Whether the call found the entry as it is, and stored nothing."""
+    requested: tuple[str, ...] = ()
+    """The ids of the entries to supersede."""
+    superseded: tuple[str, ...] = ()
 
 
 def scopes_of(scope: Scopes | None) -> list[Scope]:
@@ -144,9 +171,91 @@ class Access:
 
     # -- shared by memories and views --------------------------------------------------
 
+    def entry_id(self, entry_id: object, scope: object, key: object) -> str:
+        """Return the id of the entry that a call names, by id or by scope and key.
+
+        Raises:
+            InvalidInput: The call names none, or names it in both ways.
+        """
+        if key is None and scope is None:
+            if entry_id is None:
+                raise InvalidInput("entry_id", f"is missing. {_NAMES_ENTRY}")
+            return id_of(entry_id)
+        if entry_id is not None:
+            named = "key" if key is not None else "scope"
+            raise InvalidInput(named, f"does not go with an id, which names the entry alone. {_NAMES_ENTRY}")
+        if scope is None:
+            raise InvalidInput("scope", f"is missing. {_NAMES_ENTRY}")
+        if key is None:
+            raise InvalidInput(
+                "key",
+                f"is missing. {_NAMES_ENTRY}. Read all entries of a scope with `retrieve`, and erase them"
+                " with `admin.erase`",
+            )
+        return keyed_id(self.tenant, scope_of(scope).text, check_key(key))
+
+    def entry_ids(self, entry_ids: object, scope: object, keys: object) -> list[str]:
+        """Return the ids of the entries that a call names; see `entry_id`."""
+        if keys is None:
+            if scope is not None:
+                raise InvalidInput("keys", f"is missing. {_NAMES_ENTRY}")
+            if entry_ids is None:
+                raise InvalidInput("entry_ids", f"is missing. {_NAMES_ENTRY}")
+            return ids_of(entry_ids)
+        if entry_ids is not None:
+            raise InvalidInput("keys", f"does not go with ids, which name entries alone. {_NAMES_ENTRY}")
+        return [
+            self.entry_id(None, scope, key)
+            for key in validation.sequence("keys", keys, at_most=validation.MAX_LIMIT)
+        ]
+
+    async def get_many(
+        self, entry_ids: Sequence[str], scope: Scope | str | None = None
+    ) -> list[Entry | None]:
+        """Return the visible entries with these ids, in order; None for the others.
+
+        `scope` is their scope, if the caller named it.
+        """
+        found = await self.engine.entries.get_many(self.tenant, entry_ids, kind=_kind_of(scope))
+        self.engine.accesses.note(self.tenant, list(found))
+        return [found.get(one) for one in entry_ids]
+
+    async def get(
+        self,
+        entry_id: str,
+        scope: Scope | str | None = None,
+        *,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+    ) -> Entry | None:
+        """Return the entry with its artifact's description, or None."""
+        entry = await self.engine.entries.get(
+            self.tenant,
+            entry_id,
+            as_of=moment("as_of", as_of),
+            known_at=moment("known_at", known_at),
+            kind=_kind_of(scope),
+        )
+        if entry is not None and as_of is None and known_at is None:
+            self.engine.accesses.note(self.tenant, [entry.id])
+        return None if entry is None else await self.with_artifact(entry)
+
+    async def update(self, entry_id: str, patch: EntryPatch) -> Entry:
+        """Change the given fields of an active entry."""
+        given: dict[str, Any] = dict(patch)
+        expected = expected_version_of(given.pop("expected_version", None))
+        waits = consistency_of(given.pop("consistency", None))
+        changes = check_patch(given)
+        await self.refuse_unknown_artifacts([changes.get("artifact_id")])
+        return await self.engine.entries.update(self.tenant, entry_id, changes, waits, expected=expected)
+
+    async def delete(self, entry_id: str, expected_version: object) -> DeletedEntry:
+        """Delete an entry, if it has the expected version."""
+        return await self.engine.delete(self.tenant, entry_id, expected=expected_version_of(expected_version))
+
     async def write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None = None) -> Entry:
         """Write one entry. `within` is the scope of the entries that it supersedes."""
-        return (await self._write(draft, mode, within))[0]
+        return (await self._write(draft, mode, within)).entry
 
     async def write_with_report(
         self,
@@ -158,20 +267,24 @@ class Access:
     ) -> WriteReport:
         """Write one entry, and report on its enrichment within `wait`."""
         patience = self.config.durations.deadline if wait is None else length("wait", wait)
-        entry, superseded, gave_way = await self._write(*split_options(scope, content, options), within)
+        written = await self._write(*split_options(scope, content, options), within)
+        entry, superseded = written.entry, written.requested
         enriching, key = self.engine.enricher, Key(self.tenant, entry.id)
         await enriching.wait_until_tried(key, patience.total_seconds())
-        manual = ManuallySuperseded(superseded, gave_way or superseded) if superseded else None
+        manual = ManuallySuperseded(superseded, written.superseded or superseded) if superseded else None
         try:
             record, enriched = await enriching.load_enrichment(self.tenant, entry.id)
         except NotFound:  # deleted since
-            return WriteReport(entry, manual)
+            return WriteReport(entry, manual, replayed=written.replayed)
         except StoreError as error:
             log.warning("entry %s was written, but its enrichment report cannot be read: %s", entry.id, error)
-            return WriteReport(entry, manual)
-        if entry.version == record.previous and enriched != Enrichment():
+            return WriteReport(entry, manual, replayed=written.replayed)
+        before = None if record.previous is None else version_text(record.previous)
+        if entry.version == before and enriched != Enrichment():
             entry = entry_of(record)
-        return WriteReport(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
+        return WriteReport(
+            entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs, written.replayed
+        )
 
     async def write_many(
         self, given: Iterable[EntryDraft | Mapping[str, Any]], mode: WriteMode
@@ -183,13 +296,14 @@ class Access:
         """
         engine = self.engine
         parts = [
-            split_draft(one) async for one in iterate_cooperatively(validation.sequence("drafts", given))
+            split_draft(one, mode)
+            async for one in iterate_cooperatively(validation.sequence("drafts", given))
         ]
         drafts = [draft for draft, _ in parts]
         calls = {
             at: self._plan_write(drafts[at], {**mode, **own}, None)
             for at, (_, own) in enumerate(parts)
-            if own
+            if own or mode.get("if_exists", "error") != "error"
         }
         revived, waits = flag("revive", mode.get("revive", False)), consistency_of(mode.get("consistency"))
         await self.refuse_unknown(drafts)
@@ -203,7 +317,7 @@ class Access:
             )
             try:
                 if at in calls:
-                    done = [(await calls[at]())[0]]
+                    done = [(await calls[at]()).entry]
                 else:
                     done = await engine.entries.write_many(
                         self.tenant, drafts[at:end], revive=revived, consistency=waits
@@ -221,69 +335,88 @@ class Access:
             raise PartialWrite(written, conflicts)
         return [written[at] for at in range(len(drafts))]
 
-    async def _write(
-        self, draft: EntryDraft, mode: WriteMode, within: Scope | None
-    ) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
-        """Return the entry, the ids to supersede, and the ids that it superseded."""
+    async def _write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None) -> _Written:
         write = self._plan_write(draft, mode, within)
         await self.refuse_unknown([draft])
         return await write()
 
     def _plan_write(
         self, draft: EntryDraft, mode: WriteMode, within: Scope | None
-    ) -> Callable[[], Awaitable[_Done]]:
+    ) -> Callable[[], Awaitable[_Written]]:
         """Check a write, and return the function that makes it; see `_write`."""
         superseded = SupersedeRequest.parse(mode.get("supersedes", ()), within)
         detects = flag("detect_conflicts", mode.get("detect_conflicts", False))
         resolve = mode.get("resolve")
         check_resolver(resolve, detects=detects)
         revived, waits = flag("revive", mode.get("revive", False)), consistency_of(mode.get("consistency"))
-        replaces = (
-            validation.one_of("if_exists", mode.get("if_exists", "error"), get_args(IfExists)) == "replace"
-        )
-        wanted = self._enrichment(mode, replaces=replaces, superseding=bool(superseded.ids) or detects)
-        if replaces:
-            _check_upsert(draft, superseded, detects)
+        if_exists = validation.one_of("if_exists", mode.get("if_exists", "error"), get_args(IfExists))
+        expected = expected_version_of(mode.get("expected_version"), absent=True)
+        upserts = if_exists != "error" or expected is not None
+        wanted = self._enrichment(mode, if_exists=if_exists, superseding=bool(superseded.ids) or detects)
+        if upserts:
+            _check_upsert(draft, if_exists, expected, superseded, detects)
+        upsert_mode: UpsertMode = "create" if if_exists == "error" else if_exists  # type: ignore[assignment]
 
-        async def write() -> _Done:
-            if replaces:
-                return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
+        async def write() -> _Written:
             steps = self.engine.enricher.pending_steps(wanted)
+            replays: set[str] = set()
+            if upserts:
+                return _Written(
+                    *await self.engine.entries.upsert(
+                        self.tenant,
+                        draft,
+                        waits,
+                        mode=upsert_mode,
+                        expected=expected,
+                        revive=revived or if_exists != "error",
+                        steps=steps,
+                    )
+                )
             if superseded.ids:
                 engine = self.engine.supersede_writer
                 entry, gave_way = await engine.write(
-                    self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps
+                    self.tenant,
+                    draft,
+                    superseded,
+                    revive=revived,
+                    consistency=waits,
+                    steps=steps,
+                    replays=replays,
                 )
-                return entry, tuple(superseded.ids), tuple(gave_way)
+                return _Written(entry, bool(replays), tuple(superseded.ids), tuple(gave_way))
             if detects:
                 asks = None if resolve is None else partial(invoke, resolve)
                 entry, report = await self.engine.conflict_detector.write(
-                    self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps
+                    self.tenant,
+                    draft,
+                    asks,
+                    revive=revived,
+                    consistency=waits,
+                    steps=steps,
+                    replays=replays,
                 )
-                return entry.with_conflict_report(report), (), ()
-            return (
-                await self.engine.entries.write(
-                    self.tenant, draft, revive=revived, consistency=waits, steps=steps
-                ),
-                (),
-                (),
+                return _Written(entry.with_conflict_report(report), bool(replays))
+            entry = await self.engine.entries.write(
+                self.tenant, draft, revive=revived, consistency=waits, steps=steps, replays=replays
             )
+            return _Written(entry, bool(replays))
 
         return write
 
-    def _enrichment(self, mode: WriteMode, *, replaces: bool, superseding: bool) -> list[Pass]:
+    def _enrichment(self, mode: WriteMode, *, if_exists: str, superseding: bool) -> list[Pass]:
         """Return the enrichment passes to run, as the call or the configuration says.
 
         An entry that already supersedes others is not checked for that again.
         """
         wanted: list[Pass] = []
+        replaces = if_exists != "error"
         for of in PASSES:
             asked: object = mode.get(of)
             if asked is not None and flag(of, asked) and replaces:
                 raise InvalidInput(
                     of,
-                    "does not go with if_exists='replace'. Enrichment is for new entries; leave one of the"
-                    " two out",
+                    f"does not go with if_exists={if_exists!r}. Enrichment is for new entries; leave one of"
+                    " the two out",
                 )
             if (
                 (getattr(self.config.enrichment, of) if asked is None else asked)
@@ -488,21 +621,34 @@ class Access:
         return found
 
 
-def _check_upsert(draft: EntryDraft, superseded: SupersedeRequest, detects: bool) -> None:
+def _kind_of(scope: Scope | str | None) -> ScopeKind | None:
+    return None if scope is None else scope_of(scope).kind
+
+
+def _check_upsert(
+    draft: EntryDraft, if_exists: str, expected: int | None, superseded: SupersedeRequest, detects: bool
+) -> None:
+    """Raise `InvalidInput` for arguments that a keyed change of an entry ignores."""
+    used = f"if_exists={if_exists!r}" if if_exists != "error" else "expected_version"
+    if draft.key is None and if_exists != "error":
+        raise InvalidInput("if_exists", f"{if_exists!r} needs a key. Pass the key= of the entry")
     if draft.key is None:
-        raise InvalidInput("if_exists", "'replace' needs a key. Pass the key= of the entry to replace")
-    if draft.created_at is not None:
+        raise InvalidInput("expected_version", "needs a key in a write. Pass the key= of the entry")
+    if expected is not None and if_exists == "keep":
         raise InvalidInput(
-            "created_at",
-            "does not go with if_exists='replace': an entry that exists keeps its own created_at",
+            "expected_version", "does not go with if_exists='keep', which changes no entry that exists"
+        )
+    if expected and if_exists == "error":
+        raise InvalidInput(
+            "expected_version",
+            "is a version, and if_exists='error' changes no entry. Pass if_exists='replace' or 'update' too,"
+            " or expected_version=ABSENT for a new entry",
+        )
+    if draft.created_at is not None and if_exists in ("replace", "update"):
+        raise InvalidInput(
+            "created_at", f"does not go with {used}: an entry that exists keeps its own created_at"
         )
     if detects:
-        raise InvalidInput(
-            "detect_conflicts",
-            "does not go with if_exists='replace': the entry under the key is replaced without a check",
-        )
+        raise InvalidInput("detect_conflicts", f"does not go with {used}: the key alone is looked at")
     if superseded.ids:
-        raise InvalidInput(
-            "supersedes",
-            "does not go with if_exists='replace': only a new entry supersedes others",
-        )
+        raise InvalidInput("supersedes", f"does not go with {used}: only a plain new entry supersedes others")

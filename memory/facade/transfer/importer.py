@@ -49,6 +49,7 @@ from memory.domain.ids import is_id, keyed_id
 from memory.domain.results import ResultMixin
 from memory.domain.scope import Scope
 from memory.domain.time import micros
+from memory.domain.versions import version_text
 from memory.facade.runtime.access import Access
 from memory.facade.transfer.artifact_lines import ArtifactLine, ChunkLine, Sequences
 from memory.facade.transfer.lines import (
@@ -598,7 +599,8 @@ class Import:
         return [message for message in messages if names.get(message.line) not in gone]
 
     async def _write_drafts(self, messages: list[MessageLine]) -> None:
-        started = micros(self._engine.placement.now())  # versions are times: an older one was here before
+        started = version_text(micros(self._engine.placement.now()))
+        # versions are times: an older one was here before
         entries = await self._write_messages(messages)
         new = sum(entry.version >= started for entry in entries.values())
         self._report.imported += new
@@ -731,7 +733,7 @@ class Import:
 def _new_entry(tenant: str, message: MessageLine) -> NewEntry:
     draft, kept = message.draft, message.as_it_was
     scope = draft.scope.text
-    key = Key(tenant, keyed_id(tenant, scope, str(draft.key)) if kept is None else kept.id)
+    key = Key(tenant, keyed_id(tenant, scope, str(draft.identity)) if kept is None else kept.id)
     size = sum(
         len(text.encode()) for text in texts_of(draft.title, draft.content, draft.tags, draft.source).values()
     )

@@ -58,6 +58,7 @@ from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.shapes import native
 from memory.domain.time import micros
+from memory.domain.versions import check_version, version_text
 from memory.facade.arguments import agent_of
 from memory.facade.transfer.artifact_lines import (
     ARTIFACT_FORMAT,
@@ -91,13 +92,13 @@ from memory.ports import codec
 from memory.ports.collections import Collection
 from memory.ports.record import JsonValue, Key, PendingStep, Record
 
-FORMAT = "memory-entry/2"
+FORMAT = "memory-entry/3"
 """The format of an exported entry.
 
 The number grows if fields are added or a field changes its meaning. Earlier numbers can
 still be read.
 """
-VERSION_FORMAT = "memory-version/1"
+VERSION_FORMAT = "memory-version/2"
 """The format of a kept version of an exported entry."""
 RELATION_FORMAT = "memory-relation/1"
 SCRATCHPAD_FORMAT = "memory-scratchpad/1"
@@ -109,9 +110,11 @@ OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
 """Kinds that need their session, and are referred to by it alone."""
 
 _READ = {
-    FORMAT: 2,
+    FORMAT: 3,
+    "memory-entry/2": 2,
     "memory-entry/1": 1,
-    VERSION_FORMAT: 1,
+    VERSION_FORMAT: 2,
+    "memory-version/1": 1,
     RELATION_FORMAT: 1,
     SCRATCHPAD_FORMAT: 1,
     RECORD_FORMAT: 2,
@@ -374,7 +377,7 @@ def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: Impo
             if same_ids_of is None
             else _unless_foreign(row, row.kind.collection, row.record.key.id, same_ids_of, row.record.scope)
         )
-    if form == VERSION_FORMAT:
+    if str(form).startswith("memory-version/"):
         draft = _entry_draft(found, scope)
         version = VersionLine(line, str(draft.key), draft.scope, _as_it_was(found, draft))
         return (
@@ -422,6 +425,7 @@ class IdMapping:
         self._tenant = tenant
         self._same = same
         self._scopes: dict[Collection, dict[str, str]] = {}
+        self._identities: dict[str, str] = {}
         self._refused: dict[Collection, set[str]] = {}
         self._moving = SessionMapping(tenant)
 
@@ -429,6 +433,7 @@ class IdMapping:
         """Note the id of an item."""
         if isinstance(item, MessageLine) and isinstance(item.draft, ImportedDraft):
             self._scopes.setdefault(ENTRIES, {})[str(item.draft.key)] = item.draft.scope.text
+            self._identities[str(item.draft.key)] = str(item.draft.identity)
         elif (
             isinstance(item, RecordLine) and item.kind.collection not in OF_SESSIONS
         ):  # which nothing refers to
@@ -515,7 +520,7 @@ class IdMapping:
         if self._same or scope is None:
             return old
         return (
-            keyed_id(self._tenant, scope, old)
+            keyed_id(self._tenant, scope, self._identities.get(old, old))
             if collection is ENTRIES
             else id_here(self._tenant, kind or KINDS.of(collection), scope, old)
         )
@@ -575,7 +580,7 @@ def exported_version(record: Record) -> dict[str, Any]:
     """
     line = exported_entry(entry_of(record), noted_of(record)) | {
         "format": VERSION_FORMAT,
-        "replaced_version": record.fields["replaced_version"],
+        "replaced_version": version_text(int(str(record.fields["replaced_version"]))),
     }
     del line["tier"]
     return line
@@ -808,7 +813,8 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft
     key = _id_text(found.get("id"), "id")
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
-    return ImportedDraft(**fields, key=key, sources=_sources_of(found))
+    named = fields.pop("key", None)
+    return ImportedDraft(**fields, key=key, named=named, sources=_sources_of(found))
 
 
 def _sources_of(found: Mapping[str, Any]) -> tuple[Source, ...]:
@@ -832,7 +838,7 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
     previous = None if noted.get("previous") is None else _version("noted", noted["previous"])
     replaced_by = (
         _version("replaced_version", found.get("replaced_version"))
-        if found["format"] == VERSION_FORMAT
+        if str(found["format"]).startswith("memory-version/")
         else None
     )
     if replaced_by is not None and replaced_by <= version:
@@ -868,9 +874,14 @@ def _are_notes(found: object) -> bool:
 
 
 def _version(field: str, value: object) -> int:
-    """Validate a version: the time it was stored at, in microseconds since 1970."""
+    """Validate a version: the time it was stored at, in microseconds since 1970.
+
+    Entries of earlier formats, and records, have it as a number.
+    """
+    if isinstance(value, str):
+        value = check_version(field, value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LAST_VERSION:
-        raise InvalidInput(field, "must be a version: a whole number of microseconds since 1970")
+        raise InvalidInput(field, "must be a version, as the export wrote it")
     return value
 
 

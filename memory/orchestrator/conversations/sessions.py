@@ -19,6 +19,7 @@ from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
 from memory.domain.time import micros
+from memory.domain.versions import version_text
 from memory.orchestrator.conversations.blobs.reservations import Reservations
 from memory.orchestrator.conversations.blobs.uploads import Uploads
 from memory.orchestrator.conversations.log.folding import State
@@ -59,6 +60,8 @@ SHARED = "shared"
 """In the body of a session that several users, agents or namespaces may open."""
 OWNER = {"user": "subject", "agent": "agent", "namespace": "namespace"}
 """The owner of a session: the callers' names, and the fields of its record."""
+ATTRIBUTES = "attributes"
+"""In the body of a session's record: the version of the attributes that callers set."""
 MADE_FROM = "made_from"
 """In the body of a fork: the start of the oldest session among its sources."""
 CONFIRM_FORK = "confirm_fork"
@@ -606,12 +609,18 @@ def info_of(record: Record, state: State | None = None, gaps: Places = NOWHERE) 
         updated_at=fields["touched_at"] if state is None else max(fields["touched_at"], state.created_at),
         message_count=body.get("messages", int(has_system)) if state is None else state.after.number,
         compaction_count=body.get("compactions", 0) if state is None else state.after.compactions,
+        attributes_version=version_text(attributes_version(record)),
         version=None if state is None else state.after.version,
         last_compaction_id=None if state is None else state.after.last_compaction,
         expires_at=fields.get("hidden_from"),
         accessed_at=datetime.fromisoformat(body["accessed_at"]) if "accessed_at" in body else None,
         gaps=list(gaps.ranges),
     )
+
+
+def attributes_version(record: Record) -> int:
+    """Return the version of the attributes that a caller set, such as the title."""
+    return int(record.body.get(ATTRIBUTES, micros(record.created_at)))
 
 
 def _place(record: Record) -> int:

@@ -19,9 +19,11 @@ from memory.domain.conflicts import Action, ConflictReport, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import all_in
+from memory.domain.versions import stored_version
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.enrichment.superseding import SupersedeRequest, SupersedeWriter
 from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.entries.writing import was_expired
 from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.collections import ENTRIES, MODEL
 from memory.orchestrator.storage.deliveries import Consistency
@@ -84,6 +86,7 @@ class ConflictDetector:
         revive: bool = False,
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
+        replays: set[str] | None = None,
     ) -> tuple[Entry, ConflictReport]:
         """Write an entry, and carry out the resolution of its conflicts.
 
@@ -95,12 +98,17 @@ class ConflictDetector:
         there = (
             LocatedRecord(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
         )
-        if there.record is not None or (there.tombstone is not None and not revive):
-            return await self._entries.write(tenant, draft, consistency=consistency), ConflictReport()
+        there = await self._entries.writer.delete_expired(draft, there)
+        is_free = there.tombstone is None or revive or was_expired(there)
+        if there.record is not None or not is_free:
+            entry = await self._entries.write(tenant, draft, consistency=consistency, replays=replays)
+            return entry, ConflictReport()
         [draft] = await self._entries.trust.let_in(tenant, [draft], changing=resolve is not None)
         shown, lacking = await self._near(tenant, draft, self._entries.writer.pending(tenant, draft).record)
         decided = await self._resolve(draft, shown, resolve)
-        superseded = SupersedeRequest(decided.ids, draft.scope, {one.id: one.version for one in shown})
+        superseded = SupersedeRequest(
+            decided.ids, draft.scope, {one.id: stored_version(one.version) for one in shown}
+        )
         entry, gave_way = await self._supersede_writer.write(
             tenant,
             decided.draft,
@@ -109,6 +117,7 @@ class ConflictDetector:
             revive=revive,
             consistency=consistency,
             steps=steps,
+            replays=replays,
         )
         stands = [one for one in decided.ids if one not in gave_way]
         note = (

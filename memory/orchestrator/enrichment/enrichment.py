@@ -41,6 +41,7 @@ from memory.domain.errors import MemoryTiersError, RejectedByGate, StoreError
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.domain.validation import MAX_LIMIT
+from memory.domain.versions import stored_version
 from memory.orchestrator.enrichment.superseding import SUPERSEDE
 from memory.orchestrator.entries.derivatives import CONFIRM_NOTES
 from memory.orchestrator.entries.entries import Entries
@@ -318,7 +319,7 @@ class Enricher:
                 return
             asking = policy.supersede_prompt(entry_of(record), candidates, self._placement.now())
             reply = await self._advice(advisor, "auto_supersede", asking, asked)
-            asked.candidates = tuple((one.id, one.version) for one in candidates)
+            asked.candidates = tuple((one.id, stored_version(one.version)) for one in candidates)
             asked.said = None if reply is None else policy.parse_supersede_reply(reply, len(candidates))
 
     async def _candidates(self, record: Record) -> list[Entry]:

@@ -25,7 +25,7 @@ from memory.domain.time import micros, moment
 from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.entries.entries import Entries, retired_at
 from memory.orchestrator.entries.relations import SUPERSEDES, Relations
-from memory.orchestrator.entries.writing import PendingEntry, is_own
+from memory.orchestrator.entries.writing import PendingEntry, is_own, was_expired
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
@@ -125,6 +125,7 @@ class SupersedeWriter:
         revive: bool = False,
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
+        replays: set[str] | None = None,
     ) -> tuple[Entry, Sequence[str]]:
         """Store an entry that supersedes others; under a key, exactly once.
 
@@ -136,6 +137,7 @@ class SupersedeWriter:
         Args:
             asked: The request, if it differs from the draft.
             steps: Pending steps that the entry gets in addition.
+            replays: The entry's id is added to it if an earlier write stored the entry.
 
         Returns:
             The entry, and the ids of the superseded entries.
@@ -163,6 +165,8 @@ class SupersedeWriter:
                     raise one.conflict
                 if one.entry is None:
                     await patience.wait()
+        if replays is not None and one.replayed:
+            replays.add(entry.id)
         self._entries.on_written(tenant, [entry])
         return entry, write.retired
 
@@ -184,13 +188,16 @@ class SupersedeWriter:
             found.get(key, LocatedRecord(key)),
             [found.get(other, LocatedRecord(other)) for other in others],
         )
+        own = await self._entries.writer.delete_expired(one.draft, own)
         if (
             own.record is not None
             and one.draft.key is None
             and is_own(one.record, own.record, own.record.version)
         ):
             one.entry = entry_of(own.record)
-        elif own.record is not None or (own.tombstone is not None and not write.revive):
+        elif own.record is not None or (
+            own.tombstone is not None and not write.revive and not was_expired(own)
+        ):
             await self._entries.writer.meet(one, own, write.revive)
         else:
             homes = [home for at in located if (home := self._giving_way(write, at)) is not None]

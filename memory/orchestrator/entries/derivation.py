@@ -385,6 +385,9 @@ class Derivation:
                     deleted_at=moment(there.tombstone.version),
                 )
             born = await self._id_reuse.prepare(record, store, there)
+            if born is None:
+                await patience.wait()
+                continue
             new = replace(
                 born.record,
                 owed=(

@@ -20,6 +20,7 @@ from typing import Any
 from memory.domain.enrichment import NOTES
 from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.session import DeletedEntry
+from memory.domain.versions import version_conflict
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.relations import NOTE
 from memory.orchestrator.erasure.erasure import DELETE, UNMAKE, Erasure, Unmakes
@@ -172,17 +173,24 @@ class Derivatives:
 
     # -- erased ------------------------------------------------------------------------
 
-    async def delete(self, key: Key) -> DeletedEntry:
+    async def delete(self, key: Key, expected: int | None = None) -> DeletedEntry:
         """Delete an entry with the entries that were derived from it automatically.
 
         The result names the derived entries that stay. Only one call for a key may run
         at a time.
+
+        Raises:
+            VersionConflict: Another version than the expected one is stored, or none.
         """
         self._kept[key] = None
         try:
-            is_deleted = await self._erasure.delete(ENTRIES, key, unmake="automatic")
+            is_deleted = await self._erasure.delete(ENTRIES, key, at=expected, unmake="automatic")
         finally:
             kept = self._kept.pop(key)
+        if expected is not None and not is_deleted:
+            record = (await self._placement.locate(ENTRIES, key)).record
+            stored = None if record is None else record.version
+            raise version_conflict(f"entry {key.id}", expected, stored, key.id)
         return DeletedEntry(
             is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted
         )

@@ -6,14 +6,16 @@ Drafts and patches arrive validated. Only this package and the ones below it use
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from memory.domain import ids
-from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite
+from memory.domain.entry import Entry, EntryDraft, PartialDraft
+from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite, VersionConflict
+from memory.domain.scope import ScopeKind
 from memory.domain.time import micros
+from memory.domain.versions import version_conflict
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission
 from memory.orchestrator.entries.writing import EntryWriter
@@ -21,7 +23,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import apply_changes, apply_draft, entry_of
+from memory.orchestrator.storage.entry_records import apply_changes, apply_draft, apply_given, entry_of
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
@@ -46,6 +48,21 @@ from memory.ports.writes import Absent, AtVersion, Put, Status
 
 Change = Callable[[Record, datetime], dict[str, Any]]
 """Returns the changes of a record that is changed now."""
+
+UpsertMode: TypeAlias = Literal["create", "replace", "update", "keep"]
+"""How a keyed write treats an entry that exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class _UpsertCall:
+    """The arguments of `Entries.upsert`."""
+
+    draft: EntryDraft
+    mode: UpsertMode
+    expected: int | None
+    revive: bool
+    consistency: Consistency | None
+    steps: Sequence[PendingStep]
 
 
 class Entries:
@@ -82,6 +99,7 @@ class Entries:
             id_reuse=id_reuse,
             quotas=quotas,
             trust=trust,
+            erasure=erasure,
         )
         self.quotas = quotas
         self._key_locks = key_locks
@@ -98,11 +116,14 @@ class Entries:
         revive: bool = False,
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
+        replays: set[str] | None = None,
     ) -> Entry:
         """Store one entry. With a key, a repeated write stores it exactly once."""
         try:
             return (
-                await self.write_many(tenant, [draft], revive=revive, consistency=consistency, steps=steps)
+                await self.write_many(
+                    tenant, [draft], revive=revive, consistency=consistency, steps=steps, replays=replays
+                )
             )[0]
         except PartialWrite as none_written:
             raise none_written.conflicts[0] from None
@@ -115,10 +136,11 @@ class Entries:
         revive: bool = False,
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
+        replays: set[str] | None = None,
     ) -> list[Entry]:
         """Store entries in order. See `EntryWriter.write_many`."""
         written = await self.writer.write_many(
-            tenant, drafts, revive=revive, consistency=consistency, steps=steps
+            tenant, drafts, revive=revive, consistency=consistency, steps=steps, replays=replays
         )
         self.on_written(tenant, written)
         return written
@@ -126,18 +148,27 @@ class Entries:
     # -- reading -----------------------------------------------------------------------
 
     async def get(
-        self, tenant: str, entry_id: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+        self,
+        tenant: str,
+        entry_id: str,
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        kind: ScopeKind | None = None,
     ) -> Entry | None:
         """Return the entry, or None if it is not visible.
 
         An entry is not visible if it is unknown, of another tenant, expired, or outside
-        its validity window at `as_of` (default now).
+        its validity window at `as_of` (default now). Where the kind of its scope is
+        known, stores in which such entries never are do not get a call.
         """
         if not ids.is_id(entry_id):
             return None
         key = Key(tenant, entry_id)
         record = (
-            await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record
+            await self._read(key, self._first_store(kind))
+            if known_at is None
+            else (await self._placement.locate(ENTRIES, key)).record
         )
         seen = None if record is None else await self._visible_at(record, as_of, known_at)
         shown = [] if seen is None else await self.trust.visible(tenant, [seen])
@@ -151,16 +182,16 @@ class Entries:
         as_of: datetime | None = None,
         known_at: datetime | None = None,
         retired: bool = False,
+        kind: ScopeKind | None = None,
     ) -> dict[str, Entry]:
         """Return the entries that `get` would return, by id.
 
         With `retired`, entries outside their window are included, in their current
-        state.
+        state. `kind` is the kind of their scope, if they share one; see `get`.
         """
         keys = [Key(tenant, entry_id) for entry_id in dict.fromkeys(entry_ids) if ids.is_id(entry_id)]
-        records = [
-            at.record for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None
-        ]
+        located = await self._placement.locate_many(ENTRIES, keys, born_in=self._first_store(kind))
+        records = [at.record for at in located if at.record is not None]
         seen = [
             one
             async for record in iterate_cooperatively(records)
@@ -190,12 +221,18 @@ class Entries:
             else None
         )
 
-    async def _read(self, key: Key) -> Record | None:
+    def _first_store(self, kind: ScopeKind | None) -> Store | None:
+        """Return the store in which entries of this kind of scope are born."""
+        if kind is None:
+            return None
+        return self._placement.topology.home(self._placement.kinds.of(ENTRIES).route(kind).tier)
+
+    async def _read(self, key: Key, born_in: Store | None = None) -> Record | None:
         """Read an entry, from the cache if there is one."""
         seen = await self._cache.look(ENTRIES, key)
         if seen.record is not None:
             return seen.record
-        record = (await self._placement.locate(ENTRIES, key)).record
+        record = (await self._placement.locate(ENTRIES, key, born_in=born_in)).record
         if record is not None:
             await self._cache.fill(ENTRIES, record, seen)
         return record
@@ -238,33 +275,58 @@ class Entries:
     # -- changing ----------------------------------------------------------------------
 
     async def update(
-        self, tenant: str, entry_id: str, changes: dict[str, Any], consistency: Consistency | None = None
+        self,
+        tenant: str,
+        entry_id: str,
+        changes: dict[str, Any],
+        consistency: Consistency | None = None,
+        *,
+        expected: int | None = None,
     ) -> Entry:
         """Apply the validated patch. The version before it is kept.
 
         Without changes, the entry is returned unchanged.
+
+        Raises:
+            VersionConflict: Another version than the expected one is stored.
         """
+
+        def become(record: Record, now: datetime) -> dict[str, Any]:
+            check_expected_version(record, expected)
+            return changes
+
         if not changes:
-            return entry_of(await self.live_record(tenant, entry_id, active=True))
-        changes = (
-            await self.trust.let_change(tenant, await self.live_record(tenant, entry_id), changes)
-            if self.trust.asks_of(changes)
-            else changes
-        )
-        entry = entry_of(await self._change(tenant, entry_id, lambda record, now: changes, consistency))
+            record = await self.live_record(tenant, entry_id, active=True)
+            become(record, record.updated_at)
+            return entry_of(record)
+        if self.trust.asks_of(changes):
+            record = await self.live_record(tenant, entry_id)
+            become(record, record.updated_at)
+            changes = await self.trust.let_change(tenant, record, changes)
+        entry = entry_of(await self._change(tenant, entry_id, become, consistency))
         self.on_written(tenant, [entry])
         return entry
 
     async def invalidate(
-        self, tenant: str, entry_id: str, when: datetime | None, consistency: Consistency | None = None
+        self,
+        tenant: str,
+        entry_id: str,
+        when: datetime | None,
+        consistency: Consistency | None = None,
+        *,
+        expected: int | None = None,
     ) -> bool:
         """End the entry's validity window.
 
         Returns:
             False if the entry is not active, or its window has an end already.
+
+        Raises:
+            VersionConflict: Another version than the expected one is stored.
         """
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
+            check_expected_version(record, expected)
             if record.fields.get("valid_to") is not None:
                 raise NotFound(entry_id)
             start: Any = record.fields["valid_from"]
@@ -322,56 +384,119 @@ class Entries:
                 return True
             await patience.wait()
 
-    async def upsert(self, tenant: str, draft: EntryDraft, consistency: Consistency | None = None) -> Entry:
-        """Store the values of the draft in the entry under its key.
+    async def upsert(
+        self,
+        tenant: str,
+        draft: EntryDraft,
+        consistency: Consistency | None = None,
+        *,
+        mode: UpsertMode = "replace",
+        expected: int | None = None,
+        revive: bool = True,
+        steps: Sequence[PendingStep] = (),
+    ) -> tuple[Entry, bool]:
+        """Store the entry under the draft's key, if it exists or not.
 
-        An existing entry gets a new version, unless it has these values already. If
-        there is none, or it was deleted or has expired, a new entry is written.
+        Only an active entry is found; an expired one counts as absent. With "replace"
+        it takes all values of the draft, with "update" those that are given, and with
+        "keep" it stays. With "create" nothing may exist. A change that changes nothing
+        makes no version.
+
+        Args:
+            expected: The version that must be stored; 0 for none.
+            revive: Let the key of a deleted entry begin a new life.
+            steps: Pending steps that a new entry gets in addition.
+
+        Returns:
+            The entry, and whether it was found as it is.
 
         Raises:
-            Conflict: The entry is retired. A retired entry cannot be restored or
-                edited.
+            Conflict: The entry is retired, so it cannot be changed. Or the key has a
+                deleted entry, and `revive` is false.
+            InvalidInput: There is no entry, and the draft has no text for a new one.
+            VersionConflict: Another version than the expected one is stored.
         """
-        [draft] = await self.trust.let_in(tenant, [draft], changing=True)
+        call = _UpsertCall(draft, mode, expected, revive, consistency, steps)
         key = self.writer.pending(tenant, draft).record.key
         patience = RetryDeadline(self._placement, key.id)
         async with self._key_locks.take(ENTRIES, key, patience):
-            while (entry := await self._try_upsert(key, draft, consistency)) is None:
+            while (outcome := await self._try_upsert(key, call)) is None:
                 await patience.wait()
-        self.on_written(tenant, [entry])
-        return entry
+        if not outcome[1]:
+            self.on_written(tenant, [outcome[0]])
+        return outcome
 
-    async def _try_upsert(self, key: Key, draft: EntryDraft, consistency: Consistency | None) -> Entry | None:
+    async def _try_upsert(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
         """Try once. Returns None if another writer was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
-        try:
-            if home is None:
-                return (
-                    await self.writer.write_many(
-                        key.tenant, [draft], revive=True, consistency=consistency, let_in=True
-                    )
-                )[0]
-            record, store = home
-            if is_expired(record, now):
-                await self._erasure.delete(ENTRIES, key, at=record.version)
-                return None
-        except Conflict:
+        if home is not None and is_expired(home[0], now):
+            if call.expected:
+                raise _mismatch(call.draft, call.expected, None)
+            await self._erasure.delete(ENTRIES, key, at=home[0].version)
             return None
+        stored = None if home is None else home[0].version
+        if call.expected is not None and call.expected != (stored or 0):
+            raise _mismatch(call.draft, call.expected, stored, key.id)
+        if home is None:
+            return await self._create(key, call)
+        record, store = home
         if not is_current(record, now):
             raise Conflict(
-                f"the entry under key {draft.key!r} was retired: delete it first, or take another key", key.id
+                f"the entry under key {call.draft.key!r} was retired: delete it first, or take another key",
+                key.id,
             )
-        new = apply_draft(record, draft, version=version_at(now, record.version))
+        if call.mode == "keep":
+            return entry_of(record), True
+        new = await self._changed(record, call, now)
         if new is record:
-            return entry_of(record)
+            return entry_of(record), True
         if new.texts != record.texts:
             new = (await self._embeddings.embed_records([new]))[0]
         try:
-            stored = await self._replace(store, record, new, consistency)
+            replaced = await self._replace(store, record, new, call.consistency)
         except NotFound:  # its scope was erased meanwhile
             return None
-        return None if stored is None else entry_of(stored)
+        return None if replaced is None else (entry_of(replaced), False)
+
+    async def _create(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
+        draft = call.draft
+        if isinstance(draft, PartialDraft) and not draft.can_create:
+            raise InvalidInput(
+                "content",
+                f"is missing, and no entry exists under key {draft.key!r}. Pass the content of the new entry",
+            )
+        replays: set[str] = set()
+        [allowed] = await self.trust.let_in(key.tenant, [draft], changing=call.mode != "create")
+        try:
+            [entry] = await self.writer.write_many(
+                key.tenant,
+                [allowed],
+                revive=call.revive,
+                consistency=call.consistency,
+                let_in=True,
+                steps=call.steps,
+                replays=replays,
+            )
+        except PartialWrite as refused:
+            conflict = refused.conflicts[0]
+            if conflict.deleted_at is not None:
+                raise conflict from None
+            return None
+        return None if replays else (entry, False)
+
+    async def _changed(self, record: Record, call: _UpsertCall, now: datetime) -> Record:
+        """Return the record with the values of the call, as the write gate lets it."""
+        version = version_at(now, record.version)
+        if isinstance(call.draft, PartialDraft):
+            changes = {name: getattr(call.draft, name) for name in sorted(call.draft.given)}
+            if apply_given(record, changes, version=version) is record:
+                return record
+            if self.trust.asks_of(changes):
+                changes = await self.trust.let_change(record.key.tenant, record, changes)
+            return apply_given(record, changes, version=version)
+        [allowed] = await self.trust.let_in(record.key.tenant, [call.draft], changing=True)
+        return apply_draft(record, allowed, version=version)
 
     async def retire(
         self,
@@ -514,6 +639,18 @@ class Entries:
             return False
         await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
         return True
+
+
+def check_expected_version(record: Record, expected: int | None) -> None:
+    """Raise `VersionConflict` unless the record has the expected version, if any."""
+    if expected not in (None, record.version):
+        raise version_conflict(f"entry {record.key.id}", expected, record.version, record.key.id)
+
+
+def _mismatch(
+    draft: EntryDraft, expected: int, stored: int | None, entry_id: str | None = None
+) -> VersionConflict:
+    return version_conflict(f"the entry under key {draft.key!r}", expected, stored, entry_id)
 
 
 def retired_at(record: Record, at: datetime, origins: Sequence[str] = ()) -> dict[str, Any]:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from memory.domain import ids
-from memory.domain.entry import Entry, EntryDraft, ImportedDraft
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft, expiry
+from memory.domain.errors import Conflict, InvalidInput, LegalHoldActive, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission, NewEntry
-from memory.orchestrator.storage.collections import DIGEST, ENTRIES
+from memory.orchestrator.erasure.erasure import EXPIRED, Erasure
+from memory.orchestrator.storage.collections import DIGEST, ENTRIES, SEQUENCE
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import entry_of, record_of, request_digest
+from memory.orchestrator.storage.entry_records import apply_draft, entry_of, record_of, request_digest
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
@@ -23,6 +24,7 @@ from memory.orchestrator.storage.placement import LocatedRecord, Placement, reje
 from memory.orchestrator.storage.sources import CONFIRMS, tracked_source, with_sources
 from memory.orchestrator.storage.versions import version_at
 from memory.orchestrator.trust.trust import Trust
+from memory.policies.visibility import is_expired
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, PendingStep, Record, Stored
 from memory.ports.store import Store
@@ -45,6 +47,8 @@ class PendingEntry:
     """Its pending steps in addition to those of every entry."""
     entry: Entry | None = None
     conflict: Conflict | None = None
+    replayed: bool = False
+    """Whether an earlier write has stored the entry."""
 
     def owe(self, step: PendingStep) -> None:
         """Add a pending step to the entry."""
@@ -83,9 +87,11 @@ class EntryWriter:
         id_reuse: IdReuse,
         quotas: Admission,
         trust: Trust,
+        erasure: Erasure,
     ) -> None:
         self._placement = placement
         self._trust = trust
+        self._erasure = erasure
         self._embeddings = embeddings
         self._deliveries = deliveries
         self._id_reuse = id_reuse
@@ -100,6 +106,7 @@ class EntryWriter:
         consistency: Consistency | None = None,
         let_in: bool = False,
         steps: Sequence[PendingStep] = (),
+        replays: set[str] | None = None,
     ) -> list[Entry]:
         """Store entries in order, batch by batch.
 
@@ -111,6 +118,7 @@ class EntryWriter:
             consistency: When the write returns; by default as in the settings.
             let_in: The drafts have passed the trust checks already.
             steps: Pending steps that each new entry gets in addition.
+            replays: The ids of entries that an earlier write stored are added to it.
 
         Raises:
             PartialWrite: Some keyed drafts were in conflict; all others are stored.
@@ -128,6 +136,8 @@ class EntryWriter:
                     tenant, drafts[start : start + self._placement.settings.batch], revive, consistency, steps
                 )
             stay |= {one.record.key for one in pending}
+        if replays is not None:
+            replays |= {one.record.key.id for one in pending if one.replayed}
         written = {position: one.entry for position, one in enumerate(pending) if one.entry is not None}
         conflicts = {
             position: one.conflict for position, one in enumerate(pending) if one.conflict is not None
@@ -204,7 +214,9 @@ class EntryWriter:
         routed = self._placement.kinds.of(ENTRIES).route(draft.scope.kind)
         store = self._placement.topology.home(routed.tier)
         record_id = (
-            ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
+            ids.keyed_id(tenant, scope, draft.identity)
+            if draft.identity
+            else self._placement.new_id(tenant, scope)
         )
         digest = request_digest(asked or draft, supersedes) if draft.key else None
         key, sequence = Key(tenant, record_id), self._placement.next_sequence()
@@ -276,24 +288,70 @@ class EntryWriter:
         return OutboxRecord(ENTRIES, store, one.record)
 
     async def meet(self, one: PendingEntry, there: LocatedRecord, revive: bool) -> None:
-        """Resolve a keyed draft whose key has an entry, or had one."""
+        """Resolve a keyed draft whose key has an entry, or had one.
+
+        An expired entry counts as absent: it is deleted, and the draft is written. One
+        under legal hold is a conflict.
+        """
         try:
-            if revive and there.record is None and there.tombstone is not None:
+            left = await self.delete_expired(one.draft, there)
+            if left is not there:
+                self._begin_now(one)
+                there = left
+            if there.record is None and there.tombstone is not None and (revive or was_expired(there)):
                 await self._revive(one, there)
             else:
                 one.entry = await self._replay_write(one, there)
         except Conflict as conflict:
             one.conflict = conflict
+        except LegalHoldActive as held:
+            problem = f"key {one.draft.key!r} has an expired entry {held}"
+            one.conflict = Conflict(problem, one.record.key.id)
+
+    def _begin_now(self, one: PendingEntry) -> None:
+        """Let the entry begin after the one that was deleted for it."""
+        if one.draft.created_at is not None:
+            return
+        now = self._placement.now()
+        version = version_at(now)
+        one.record = replace(
+            one.record,
+            version=version,
+            created_at=now,
+            updated_at=moment(version),
+            expires_at=expiry(one.draft.expires_at, now),
+            fields={**one.record.fields, "valid_from": now},
+        )
+
+    async def delete_expired(self, draft: EntryDraft, there: LocatedRecord) -> LocatedRecord:
+        """Delete the entry under the key of a caller's draft if it has expired.
+
+        Imports leave it, so that a repeated import finds it.
+
+        Returns:
+            What is under the key now.
+
+        Raises:
+            LegalHoldActive: The expired entry is under legal hold.
+        """
+        record = there.record
+        if draft.address is None or isinstance(draft, ImportedDraft) or record is None:
+            return there
+        if not is_expired(record, self._placement.now()):
+            return there
+        await self._erasure.delete(ENTRIES, record.key, at=record.version)
+        return await self._placement.locate(ENTRIES, record.key)
 
     async def _replay_write(self, one: PendingEntry, there: LocatedRecord) -> Entry:
         """Return the first result of a keyed write: the entry as first stored.
 
         Later edits do not matter.
         """
-        named = f"key {one.draft.key!r}"
+        named = f"key {one.draft.identity!r}"
         if there.record is not None:
             if (conflict := _conflict(one, there.record)) is not None:
                 raise conflict
+            one.replayed = not is_same_write(one.record, there.record)
             return entry_of(
                 replace(
                     await self._first_version(there.record),
@@ -318,19 +376,20 @@ class EntryWriter:
         patience = RetryDeadline(self._placement, one.record.key.id)
         while there.record is None:
             born = await self._id_reuse.prepare(one.record, one.store, there)
-            record = replace(
-                born.record,
-                owed=(*write_steps(self._placement, ENTRIES, born.record, born.store), *one.steps),
-            )
-            outcome = await self._placement.write_one(
-                "write.revive", born.store, Put(ENTRIES, record, born.when)
-            )
-            if (error := rejection_error(born.store, outcome)) is not None:
-                raise error
-            if outcome.applied:
-                one.record = record
-                await self._deliveries.deliver([self.mark_stored(one, born.store, outcome)], "replicated")
-                return
+            if born is not None:
+                record = replace(
+                    born.record,
+                    owed=(*write_steps(self._placement, ENTRIES, born.record, born.store), *one.steps),
+                )
+                outcome = await self._placement.write_one(
+                    "write.revive", born.store, Put(ENTRIES, record, born.when)
+                )
+                if (error := rejection_error(born.store, outcome)) is not None:
+                    raise error
+                if outcome.applied:
+                    one.record = record
+                    await self._deliveries.deliver([self.mark_stored(one, born.store, outcome)], "replicated")
+                    return
             await patience.wait()
             there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)
         one.entry = await self._replay_write(one, there)
@@ -343,13 +402,33 @@ def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
     """
     if stands.fields.get(DIGEST) == one.record.fields[DIGEST]:
         return None
-    return Conflict(f"key {one.draft.key!r} was used in this scope for another entry", stands.key.id)
+    if (
+        isinstance(one.draft, ImportedDraft)
+        and one.draft.named is not None
+        and apply_draft(stands, one.draft, version=stands.version + 1) is stands
+    ):
+        return None  # the entry itself, from which the file was exported
+    return Conflict(f"key {one.draft.identity!r} was used in this scope for another entry", stands.key.id)
 
 
 def _was_deleted(named: str, when: datetime) -> str:
     return (
         f"the entry under {named} was deleted at {when.isoformat(timespec='seconds')}; write with revive=True"
         " to begin a new life under the key"
+    )
+
+
+def was_expired(there: LocatedRecord) -> bool:
+    """Return whether the key is free because its entry had expired when it went."""
+    return there.tombstone is not None and there.tombstone.note.get(EXPIRED) is True
+
+
+def is_same_write(record: Record, stands: Record) -> bool:
+    """Return whether the stored record is this write, sent before and arrived late."""
+    return (stands.created_at, stands.fields.get(SEQUENCE), stands.version) == (
+        record.created_at,
+        record.fields.get(SEQUENCE),
+        record.version,
     )
 
 

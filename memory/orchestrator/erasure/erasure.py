@@ -58,6 +58,7 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
+from memory.policies.visibility import is_expired
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Everywhere, Ge, In, Lt, Query, within
 from memory.ports.record import Corrupt, Key, Mark, Partition, PendingStep, Record, Role, Stored, Tombstone
@@ -85,6 +86,8 @@ REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
 REPEATED_TOGETHER = 100
 """The number of scopes of one tenant and generation that are erased again in one call.
 """
+EXPIRED = "expired"
+"""In the note of a tombstone: the record had expired before it was deleted."""
 OfHeld: TypeAlias = Literal["refused", "left", "deleted"]
 """How a deletion treats a record under legal hold. It is deleted only if it should
 never have been there, or if the record to which it belonged is gone.
@@ -336,6 +339,7 @@ class Erasure:
             owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),
             settles=self._outbox.completed_steps(StepLifetime.DELETED),
+            note={EXPIRED: True} if is_expired(record, self._placement.now()) else {},
         )
 
     async def _delete_unreadable(

@@ -31,11 +31,14 @@ from memory.domain.entry import (
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
+from memory.domain.versions import version_text
 from memory.orchestrator.storage.collections import SAID, SEQUENCE
 from memory.policies.passage_splitting import fine_parts_of, is_long
 from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
+KEY = "key"
+"""In the body of a record: the key that its writer gave it."""
 PINNED = "pinned"
 """In the body of a record that is older by its `created_at` than its reference to a
 conversation: the version at which it got the reference.
@@ -77,6 +80,7 @@ def entry_of(record: Record) -> Entry:
     return Entry.as_stored(
         {
             "id": fields.get("entry_id") or record.key.id,
+            "key": body.get(KEY),
             "tenant": record.key.tenant,
             "scope": _scope(record.scope),
             "type": EntryType(fields["type"]),
@@ -104,7 +108,7 @@ def entry_of(record: Record) -> Entry:
             "agent": fields.get("agent"),
             "run": fields.get("run"),
             "origins": None if fields.get("origins") is None else list(fields["origins"]),
-            "version": record.version,
+            "version": version_text(record.version),
             "tier": record.tier,
         }
     )
@@ -130,6 +134,8 @@ def record_of(
     body: dict[str, JsonValue] = {}
     if draft.metadata:
         body["metadata"] = draft.metadata
+    if draft.address is not None:
+        body[KEY] = draft.address
     valid_from, valid_to = born, None
     if isinstance(draft, ImportedDraft):
         valid_from, valid_to, promoted_from_id = (
@@ -399,25 +405,16 @@ def _turned_back(step: Record) -> Sequence[int]:
     return step.body.get(TURNED_BACK, ())  # type: ignore[no-any-return]
 
 
+_REPLACEABLE = ("content", "title", "type", "tags", "metadata", "artifact_id", *ORIGIN_KINDS, *WHERE_SAID)
+
+
 def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
     """Return the record with the values of the draft, and with its own `created_at`.
 
     No other value of the record is kept. The result is the record itself if it has
     these values already.
     """
-    wanted = {
-        name: getattr(draft, name)
-        for name in (
-            "content",
-            "title",
-            "type",
-            "tags",
-            "metadata",
-            "artifact_id",
-            *ORIGIN_KINDS,
-            *WHERE_SAID,
-        )
-    }
+    wanted = {name: getattr(draft, name) for name in _REPLACEABLE}
     wanted["expires_at"] = expiry(draft.expires_at, moment(version))
     says = entry_of(record)
     changes = {name: value for name, value in wanted.items() if value != getattr(says, name)}
@@ -429,15 +426,46 @@ def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
     body = {
         name: value for name, value in record.body.items() if name != "metadata" or "metadata" not in changes
     }
-    if draft.conversation_id is not None and "conversation_id" in changes:
-        body = {name: value for name, value in body.items() if name != UNPINNED} | {PINNED: version}
+    body = _pinned_body(body, changes, version)
     stated = wanted | {"origins": draft.origins}
     new = apply_changes(replace(record, body=body), changes, version=version, stated=stated)
     if named_in(stated) or stated.get("origins"):
         new = replace(new, body={**new.body, RESTATED: True})
-    return replace(
-        new, fields={**new.fields, **{name: changes[name] for name in WHERE_SAID if name in changes}}
-    )
+    return _with_place(new, changes)
+
+
+def apply_given(record: Record, changes: dict[str, Any], *, version: int) -> Record:
+    """Return the record with these values of a draft; metadata are merged.
+
+    All other values of the record are kept. The result is the record itself if it has
+    these values already.
+    """
+    says = entry_of(record)
+    wanted = dict(changes)
+    if "expires_at" in wanted:
+        wanted["expires_at"] = expiry(wanted["expires_at"], moment(version))
+    if "metadata" in wanted:
+        wanted["metadata"] = {**says.metadata, **wanted["metadata"]}
+    new_origins = set(wanted.pop("origins", ())) - set(all_in(record.fields))
+    if not new_origins and all(value == getattr(says, name) for name, value in wanted.items()):
+        return record
+    body = _pinned_body(dict(record.body), changes, version)
+    return _with_place(apply_changes(replace(record, body=body), changes, version=version), changes)
+
+
+def _pinned_body(
+    body: dict[str, JsonValue], changes: Mapping[str, Any], version: int
+) -> dict[str, JsonValue]:
+    """Return the body with the moment of a new conversation reference, if any."""
+    if changes.get("conversation_id") is None:
+        return body
+    return {name: value for name, value in body.items() if name != UNPINNED} | {PINNED: version}
+
+
+def _with_place(record: Record, changes: Mapping[str, Any]) -> Record:
+    """Return the record with its changed place in a conversation."""
+    place = {name: changes[name] for name in WHERE_SAID if name in changes}
+    return replace(record, fields={**record.fields, **place})
 
 
 def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:

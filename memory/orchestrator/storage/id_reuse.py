@@ -20,7 +20,7 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import BORN_IN, LIFE
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.steps import step
-from memory.ports.record import Key, Record, Tombstone
+from memory.ports.record import Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion
 
@@ -42,11 +42,14 @@ class IdReuse:
         self._outbox = outbox
         self._cache = cache
 
-    async def prepare(self, record: Record, store: Store, there: LocatedRecord) -> PreparedPut:
+    async def prepare(self, record: Record, store: Store, there: LocatedRecord) -> PreparedPut | None:
         """Prepare the put of a record that is to be born in `store`.
 
         If a tombstone is stored elsewhere, the record is born there. The prepared
         record is newer than anything under its key.
+
+        Returns:
+            None if another life began since `there` was read: locate the id again.
 
         Raises:
             StoreUnavailable: The deletion of an earlier life cannot be completed now.
@@ -54,7 +57,10 @@ class IdReuse:
         tombstone, home = there.tombstone, there.store
         if tombstone is None or home is None:
             return PreparedPut(record, store, Absent())
-        version = max(record.version, await self._laid_to_rest(record.key, store) + 1)
+        highest = await self._laid_to_rest(tombstone, store, home)
+        if highest is None:
+            return None
+        version = max(record.version, highest + 1)
         await self._cache.invalidate(ENTRIES, record.key)
         tier = record.tier if home is store else self._placement.topology.tiers_of(home)[0]
         stored_now = record.updated_at == moment(record.version)
@@ -67,16 +73,23 @@ class IdReuse:
         )
         return PreparedPut(reborn, home, AtVersion(tombstone.version))
 
-    async def _laid_to_rest(self, key: Key, born_in: Store) -> int:
+    async def _laid_to_rest(self, tombstone: Tombstone, born_in: Store, home: Store) -> int | None:
         """Complete the deletions of earlier lives under the key.
 
         Returns:
-            The highest version under the key in any store.
+            The highest version under the key in any store. None if a record has come
+            since the tombstone in `home` was found, or another tombstone before it: a
+            process that stood still between two reads would begin a second life.
         """
-        highest = 0
+        key, highest, is_before = tombstone.key, 0, True
         for store in self._placement.topology.since(born_in):
             with step("life.tombstones"):
                 row = (await store.get(ENTRIES, [key]))[0]
+            is_before = is_before and store is not home
+            if is_before and isinstance(row, Tombstone):
+                return None
+            if isinstance(row, Record) and row.role is Role.HOME and row.version > tombstone.version:
+                return None
             highest = max(highest, getattr(row, "version", 0))
             if (
                 isinstance(row, Tombstone)

@@ -106,10 +106,13 @@ MUTATIONS: dict[str, Mutation] = {
     "an-upsert-is-answered-though-another-was-faster": Mutation(
         entries,
         "Entries._try_upsert",
-        "return None if stored is None else entry_of(stored)",
-        "return entry_of(stored or new)",
+        "return None if replaced is None else (entry_of(replaced), False)",
+        "return entry_of(replaced or new), False",
     ),
     "an-upsert-begins-a-new-life-over-what-is-there": Mutation(
-        entries, "Entries._try_upsert", "if is_expired(record, now):", "if record.version % 2:"
+        entries,
+        "Entries._try_upsert",
+        "home is not None and is_expired(home[0], now)",
+        "home is not None and home[0].version % 2",
     ),
 }

@@ -33,7 +33,7 @@ def entry(number: int, title: str, *, until: datetime | None = None) -> Entry:
         updated_at=BEGAN,
         valid_from=BEGAN,
         valid_to=until,
-        version=1,
+        version="0000000000001",
         tier="mid",
     )
 

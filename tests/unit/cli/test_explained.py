@@ -23,7 +23,7 @@ TEA = Entry(
     created_at=AT,
     updated_at=AT,
     valid_from=AT,
-    version=1,
+    version="0000000000001",
     tier="mid",
 )
 WHOLE: dict[str, Any] = {

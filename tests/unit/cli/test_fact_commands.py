@@ -34,7 +34,7 @@ def test_a_fact_is_updated_and_its_history_is_shown(memory: CommandLine) -> None
     assert memory("write", "y", "-s", "user:ada", "--if-exists", "replace").exit_code == 2, (
         "without a key there is nothing to replace"
     )
-    assert memory("write", "y", "-s", "user:ada", "--key", "k", "--if-exists", "update").exit_code == 2
+    assert memory("write", "y", "-s", "user:ada", "--key", "k", "--if-exists", "upsert").exit_code == 2
 
 
 def test_a_fact_takes_the_place_of_another_or_ends(memory: CommandLine) -> None:
@@ -193,3 +193,20 @@ def test_scratchpads_are_appended_to_shown_and_cleared(memory: CommandLine) -> N
     assert memory.json("scratchpad", "clear", "-a", "builder", code=1)["cleared"] is False
     assert "It is empty." in memory.ok("scratchpad", "show", "-a", "builder")
     assert memory("scratchpad", "append", "x", "-a", "../etc").exit_code == 2
+
+
+def test_a_fact_is_changed_at_the_version_that_was_read(memory: CommandLine) -> None:
+    def written(*options: str) -> int:
+        return memory("write", "Basel", "-s", "user:ada", "--key", "home", *options).exit_code
+
+    assert written("--expected-version", "absent") == 0
+    assert written("--expected-version", "absent") == 6
+    made = memory.json("list", "-s", "user:ada")["entries"][0]
+    assert made["key"] == "home"
+    assert (
+        memory("update", made["id"], "--title", "Home", "--expected-version", made["version"]).exit_code == 0
+    )
+    stale = memory("update", made["id"], "--title", "House", "--expected-version", made["version"])
+    assert (stale.exit_code, "has version" in stale.output) == (6, True)
+    assert written("--if-exists", "update", "--expected-version", made["version"]) == 6
+    assert written("--if-exists", "keep") == 0

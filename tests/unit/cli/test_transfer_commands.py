@@ -349,7 +349,7 @@ def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
     assert memory.json("import", file)["other_records"] == 0
     assert memory.json("doctor")["ok"]
     exported = [json.loads(line) for line in memory.ok("export", *scope).splitlines()]
-    assert [line["format"] for line in exported] == ["memory-entry/2", "memory-record/2"]
+    assert [line["format"] for line in exported] == ["memory-entry/3", "memory-record/2"]
     assert exported[1]["fields"] == {"about_id": exported[0]["id"], "seal": "AP8="}
     assert {name: exported[1][name] for name in ("body", "created_at")} == {
         "body": {"n": [1]},

@@ -27,7 +27,7 @@ VALUES: dict[str, Any] = {
     "tags": ["drink"],
     "metadata": {"n": 1},
     **dict.fromkeys(("created_at", "updated_at", "valid_from"), AT),
-    "version": 5,
+    "version": "0000000000005",
     "tier": "mid",
 }
 

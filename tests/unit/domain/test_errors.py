@@ -133,6 +133,7 @@ CODES = {
     "QuotaExceeded": "quota_exceeded",
     "RejectedByGate": "rejected_by_gate",
     "ScratchpadFull": "scratchpad_full",
+    "VersionConflict": "version_conflict",
     "SessionOwnerMismatch": "session_owner_mismatch",
     "StoreAddFailure": "store_add_failure",
     "StoreError": "store_error",

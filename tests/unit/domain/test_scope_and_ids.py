@@ -106,7 +106,7 @@ def test_an_entry_is_active_from_its_start_until_before_its_end() -> None:
         updated_at=start,
         valid_from=start,
         valid_to=start + day,
-        version=1,
+        version="0000000000001",
         tier="mid",
     )
     assert [entry.is_active(start + n * day / 2) for n in (-1, 0, 1, 2)] == [False, True, True, False]

@@ -83,7 +83,7 @@ async def test_an_entry_says_what_tells_it_from_others(memory: Memory) -> None:
     entry = await memory.write(LONG, scope="user:ada", tags=["boat"])
     said = (
         f"Entry(id='{entry.id}', scope='user:ada', type='context', content='{LONG[:59]}…', tags=['boat'],"
-        f" tier='mid', version={entry.version})"
+        f" tier='mid', version={entry.version!r})"
     )
     assert repr(entry) == said
     made = entry.to_dict()

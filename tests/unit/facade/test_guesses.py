@@ -78,7 +78,6 @@ ARGUMENTS: list[tuple[str, str, str]] = [
     ("update", "text", 'content="Ada likes tea"'),
     ("update", "ttl", "expires_at=timedelta(hours=1)"),
     ("delete", "user_id", 'memory.admin.erase_user("ada")'),
-    ("delete", "scope", 'memory.admin.erase("user:ada")'),
     ("session", "user_id", 'user="ada"'),
     ("scoped.write", "user_id", "The view has its scope."),
     ("scoped.write", "ttl", "view.write(..., expires_at=timedelta(hours=1))"),
@@ -358,6 +357,7 @@ async def test_an_object_in_the_place_of_its_id_or_text_is_explained(memory: Any
     calls: tuple[tuple[Callable[[], Any], str], ...] = (
         (lambda: memory.get(entry), r"^id: must be text, not Entry; pass its id, such as entry\.id"),
         (lambda: memory.delete(Scope.user("ada")), r"^id: 'user:ada' is a scope, not an id\. .*admin\.erase"),
+        (lambda: memory.delete(scope=ADA), r"^key: is missing\. .*`admin\.erase`"),
         (lambda: memory.write([HELLO], scope=ADA), r"^content: must be text, not list\. Pass messages to "),
         (lambda: memory.session("s1").append("hello"), r"^message: must be a message, such as \{'role'"),
     )

@@ -121,6 +121,7 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
         "consistency": "replicated",
         "supersedes": [],
         "if_exists": "error",
+        "expected_version": None,
         "detect_conflicts": False,
         "resolve": None,
         "auto_tag": False,

@@ -18,7 +18,7 @@ from memory.facade.scoped import ScopedMemory
 
 SURFACE = {
     "Memory": (
-        "browse close compact delete enrichment for_tenant get maintain open promote retrieve scoped search"
+        "browse close compact delete enrichment for_tenant get get_many maintain open promote retrieve scoped search"
         " search_messages session update write write_many write_with_report"
     ),
     "entries": "history invalidate iterate source_messages",
@@ -92,7 +92,9 @@ def test_a_view_has_every_call_that_takes_a_scope_with_the_same_signature_but_it
         for name, method in methods_of(Memory).items()
         if name != "scoped" and "scope" in inspect.signature(method).parameters
     }
-    assert set(taking) == {"write", "write_with_report", "retrieve", "browse", "search"}
+    assert set(taking) == set(
+        "write write_with_report get get_many update delete retrieve browse search".split()
+    )
     taking["erase"] = Admin.erase
     views = methods_of(ScopedMemory)
     assert set(views) == set(taking)
@@ -131,9 +133,9 @@ async def test_an_export_is_the_entries_their_versions_and_the_relations_between
     await memory.entries.invalidate(ada[0].id)
     formats = [line["format"] async for line in memory.admin.export()]
     assert formats == [
-        "memory-entry/2",
-        "memory-version/1",
-        *["memory-entry/2"] * 2,
+        "memory-entry/3",
+        "memory-version/2",
+        *["memory-entry/3"] * 2,
         *["memory-relation/1"] * 2,
     ]
     lines = [line async for line in memory.admin.export("user:ada")]

@@ -14,6 +14,7 @@ import pytest
 from memory.domain.entry import Contributor, Entry, EntryType, ImportedDraft
 from memory.domain.ids import keyed_id, new_id
 from memory.domain.scope import Scope
+from memory.domain.versions import version_text
 from memory.facade.transfer.lines import (
     FORMAT,
     BadLine,
@@ -180,7 +181,7 @@ GOOD = {"role": "user", "content": "fine"}
         ("[" * 100_000, "not JSON"),
         (
             '{"format": "memory-entry/9", "id": "x"}',
-            "format: is not known; this version reads memory-entry/2, memory-entry/1",
+            "format: is not known; this version reads memory-entry/3, memory-entry/2",
         ),
     ],
 )
@@ -242,7 +243,7 @@ def entry(**changes: Any) -> Entry:
         "created_at": when,
         "updated_at": when,
         "valid_from": when,
-        "version": 7,
+        "version": version_text(7),
         "tier": "mid",
     }
     return Entry(**{**fields, **changes})
@@ -250,7 +251,7 @@ def entry(**changes: Any) -> Entry:
 
 def test_the_export_format_is_pinned() -> None:
     assert exported_entry(entry(title="t", expires_at=datetime(2027, 1, 1, tzinfo=UTC))) == {
-        "format": "memory-entry/2",
+        "format": "memory-entry/3",
         "scope": "object:a%3Ab:t1",
         "id": "0198-x",
         "type": "learning",
@@ -262,7 +263,7 @@ def test_the_export_format_is_pinned() -> None:
         "updated_at": "2026-01-31T09:30:00.000001Z",
         "expires_at": "2027-01-01T00:00:00Z",
         "valid_from": "2026-01-31T09:30:00.000001Z",
-        "version": 7,
+        "version": version_text(7),
         "tier": "mid",
     }
 

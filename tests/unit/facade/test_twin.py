@@ -200,8 +200,8 @@ def test_every_noun_works_in_its_blocking_form(memory: Any) -> None:
     assert memory.relations.find(source_id=tea.id) == [link] == list(memory.relations.all())
     assert memory.sessions.end("s1").moved == []
     assert [line["format"] for line in memory.admin.export()] == [
-        "memory-entry/2",
-        "memory-entry/2",
+        "memory-entry/3",
+        "memory-entry/3",
         "memory-relation/1",
     ]
     assert memory.admin.route("user:ada").tier == "mid"

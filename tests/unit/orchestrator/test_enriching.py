@@ -20,6 +20,7 @@ from memory.domain.enrichment import NOTES, Pass
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope
+from memory.domain.versions import stored_version
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment import enrichment as enriching
 from memory.orchestrator.enrichment import superseding
@@ -285,7 +286,7 @@ async def test_one_that_was_linked_and_edited_before_it_was_retired_is_not_linke
     await advised.engine.supersede_writer.write(
         TENANT,
         EntryDraft(scope=SESSION, content="Ada lives in Porto"),
-        SupersedeRequest([old.id], SESSION, {old.id: old.version}),
+        SupersedeRequest([old.id], SESSION, {old.id: stored_version(old.version)}),
     )
     advised.heal()
     assert len(await advised.rows(advised.mid, RELATIONS)) == 1
@@ -305,7 +306,7 @@ async def test_one_that_was_linked_and_then_gave_way_to_another_is_not_linked_an
     await advised.flush()
     for store in advised.stores:
         store.fails_before.add("update.home")
-    asked = SupersedeRequest([old.id], SESSION, {old.id: old.version})
+    asked = SupersedeRequest([old.id], SESSION, {old.id: stored_version(old.version)})
     await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
@@ -328,7 +329,7 @@ async def test_one_that_changes_just_as_it_is_linked_is_not_linked_any_more(
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
-    asked = SupersedeRequest([old.id], SESSION, {old.id: old.version})
+    asked = SupersedeRequest([old.id], SESSION, {old.id: stored_version(old.version)})
     await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
@@ -355,7 +356,7 @@ async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_l
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
-    asked = SupersedeRequest([old.id], SESSION, {old.id: old.version})
+    asked = SupersedeRequest([old.id], SESSION, {old.id: stored_version(old.version)})
     new, _ = await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )

@@ -14,6 +14,7 @@ from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
+from memory.domain.versions import stored_version
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.storage.entry_records import record_of
 from memory.orchestrator.storage.kinds import KINDS
@@ -103,7 +104,7 @@ async def test_an_entry_that_arrives_while_its_scope_is_erased_is_erased_and_cou
                     Annotate(
                         ENTRIES,
                         Key(TENANT, entry.id),
-                        at=entry.version,
+                        at=stored_version(entry.version),
                         role_is=Role.ARRIVING,
                         role=Role.HOME,
                     )
@@ -300,7 +301,7 @@ def _copy_of(entry: Entry) -> Record:
     return record_of(
         draft,
         key=Key(TENANT, entry.id),
-        version=entry.version,
+        version=stored_version(entry.version),
         now=entry.created_at,
         tier="short",
         sequence=1,

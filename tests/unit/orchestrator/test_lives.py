@@ -11,9 +11,10 @@ import pytest
 
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
+from memory.domain.versions import stored_version
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.versions import version_key
-from memory.ports.record import Key, Record, Tombstone
+from memory.ports.record import Key, Record, Role, Tombstone
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 
 UNDONE = {"hanging.walk", "hanging.erase", "hanging.find", "delete.elsewhere", "owed.settle"}
@@ -127,7 +128,7 @@ async def test_a_key_revived_later_is_newer_than_every_grave_and_moves_onward(wo
     assert isinstance(grave, Tombstone)
     world.long.state.place(ENTRIES.name, grave.key, replace(grave, version=grave.version + 10**9))
     again = await world.write("text again", key="k", revive=True)
-    assert again.version == grave.version + 10**9 + 1
+    assert stored_version(again.version) == grave.version + 10**9 + 1
     assert await world.get(again, known_at=again.updated_at) == again
     for tier in ("mid", "long"):
         await world.move(again, tier)
@@ -151,6 +152,23 @@ async def test_what_is_born_again_in_a_later_tier_has_the_replicas_of_that_tier(
     again = await world.write("text", key="k", revive=True)
     assert await world.owed() == 0
     assert await world.stands(again) == ["mark", "home", "replica"]
+
+
+async def test_a_process_that_stood_still_between_two_reads_begins_no_second_life(world: World) -> None:
+    """It found nothing in the first store and, much later, a tombstone in the second."""
+    other = await world.another_process()
+    draft = EntryDraft(scope=SESSION, content="text", key="k")
+
+    async def meanwhile() -> None:
+        first = await other.entries.write(TENANT, EntryDraft(scope=SESSION, content="first", key="k"))
+        await other.delete(TENANT, first.id)
+        await other.entries.write(TENANT, draft, revive=True)
+
+    world.mid.before["read.home"] = meanwhile
+    written = await world.write("text", key="k", revive=True)
+    rows = [row for store in world.stores for row in await world.rows(store, ENTRIES)]
+    assert [row.texts["content"] for row in rows if row.role is Role.HOME] == ["text"]
+    assert await world.seen(written) == ["text"]
 
 
 async def test_relations_of_a_life_that_was_erased_with_its_scope_are_not_of_the_next(world: World) -> None:
@@ -189,9 +207,11 @@ async def test_the_life_is_kept_through_edits_and_moves(world: World) -> None:
         "edit 0",
         "edit 1",
     ]
-    kept = await world.standing(world.mid, version_key(TENANT, again.id, again.version).id, ENTRY_VERSIONS)
+    kept = await world.standing(
+        world.mid, version_key(TENANT, again.id, stored_version(again.version)).id, ENTRY_VERSIONS
+    )
     assert isinstance(kept, Record)
-    assert kept.body["life"] == again.version
+    assert kept.body["life"] == stored_version(again.version)
     assert Key(TENANT, again.id) not in {row.key for row in await world.rows(world.short, ENTRIES)}
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from memory.domain.errors import InvalidInput, StoreUnavailable
+from memory.domain.versions import stored_version
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.tiering.moves import MoveResult
 from memory.policies.promotion import PromotionRule
@@ -113,7 +114,7 @@ async def test_an_arriving_copy_without_source_or_mark_is_swept_away(world: Worl
 async def test_a_mover_that_comes_late_takes_nothing_back(world: World) -> None:
     entry = await world.write()
     await world.move(entry, "mid")
-    late = Release(ENTRIES, Key(TENANT, entry.id), at=entry.version, to="long")
+    late = Release(ENTRIES, Key(TENANT, entry.id), at=stored_version(entry.version), to="long")
     await world.short.apply([late])
     mark = await world.standing(world.short, entry.id)
     assert isinstance(mark, Mark)
@@ -183,7 +184,15 @@ async def test_a_move_waits_for_a_tombstone_in_its_target_to_be_purged(world: Wo
     entry = await world.write()
     over = world.clock.moment + DAY
     await world.long.apply(
-        [Delete(ENTRIES, Key(TENANT, entry.id), version=entry.version + 10, when=Newer(), discard_at=over)]
+        [
+            Delete(
+                ENTRIES,
+                Key(TENANT, entry.id),
+                version=stored_version(entry.version) + 10,
+                when=Newer(),
+                discard_at=over,
+            )
+        ]
     )
     assert await world.move(entry, "long") == MoveResult.POSTPONED
     assert await world.seen(entry) == ["text"]

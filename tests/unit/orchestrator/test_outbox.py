@@ -12,6 +12,7 @@ import pytest
 
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound, StoreUnavailable
+from memory.domain.versions import stored_version
 from memory.orchestrator.maintenance.sweeps import READ_AT_ONCE
 from memory.orchestrator.storage import outbox
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
@@ -69,7 +70,7 @@ async def test_a_replica_of_an_edited_entry_follows_it(world: World) -> None:
     assert await world.search("text", USER) == ["text, edited"]
     await _settled(world)
     replica = (await world.rows(world.long, world.long._collections["entries"]))[0]
-    assert replica.version > edited.version
+    assert replica.version > stored_version(edited.version)
 
 
 async def test_a_stale_replica_never_shows_what_was_deleted(world: World) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from memory.domain.errors import NotFound
+from memory.domain.versions import stored_version
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.tiering.moves import MoveResult
 from memory.ports.record import Key, Role
@@ -128,7 +129,11 @@ async def test_a_copy_that_arrives_while_its_store_is_brought_up_to_the_others_h
     world.heal()
     assert await world.stands(entry) == ["mark", "arriving", "-"]
     arrives = Annotate(
-        ENTRIES, Key(TENANT, entry.id), at=entry.version, role_is=Role.ARRIVING, role=Role.HOME
+        ENTRIES,
+        Key(TENANT, entry.id),
+        at=stored_version(entry.version),
+        role_is=Role.ARRIVING,
+        role=Role.HOME,
     )
     world.mid.after["generation.restamp"] = lambda: world.mid.apply([arrives])
     await world.move(another, "mid")  # whose replica long refuses: so they are found to disagree

@@ -15,6 +15,7 @@ import pytest
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, QuotaExceeded, StoreUnavailable
 from memory.domain.scope import Scope
+from memory.domain.versions import stored_version
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import MOST_SUPERSEDED, SupersedeRequest
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
@@ -445,7 +446,7 @@ async def test_what_was_shown_gives_way_at_the_version_that_was_shown(world: Wor
     await world.delete(gone)
     draft, asked = (
         EntryDraft(scope=scope, content="Ada lives in Faro"),
-        SupersedeRequest(list(shown), None, shown),
+        SupersedeRequest(list(shown), None, {name: stored_version(said) for name, said in shown.items()}),
     )
     new, gave_way = await world.engine.supersede_writer.write(TENANT, draft, asked)
     assert gave_way == [old.id]
@@ -462,7 +463,9 @@ async def test_what_is_edited_before_an_operation_comes_to_it_stays(world: World
         await engine.entries.update(TENANT, old.id, {"content": "Ada works in Lisbon"})
 
     getattr(world.mid, when)["relate.home"] = edit
-    await supersede(world, "Ada lives in Faro", old, scope=SESSION, versions={old.id: old.version})
+    await supersede(
+        world, "Ada lives in Faro", old, scope=SESSION, versions={old.id: stored_version(old.version)}
+    )
     assert sorted(await world.browse()) == ["Ada lives in Faro", "Ada works in Lisbon"]
     assert await links(world) == set()
     await world.settled()
@@ -472,7 +475,9 @@ async def test_what_is_edited_before_an_operation_comes_to_it_stays(world: World
 async def test_what_was_edited_before_a_sweep_comes_to_it_stays(world: World) -> None:
     old = await world.write("Ada lives in Lisbon")
     world.mid.fails_before.add("relate.home")
-    await supersede(world, "Ada lives in Faro", old, scope=SESSION, versions={old.id: old.version})
+    await supersede(
+        world, "Ada lives in Faro", old, scope=SESSION, versions={old.id: stored_version(old.version)}
+    )
     world.heal()
     await world.update(old, content="Ada works in Lisbon")
     await world.engine.maintenance.sweep()

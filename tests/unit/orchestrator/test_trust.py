@@ -300,7 +300,7 @@ async def test_what_others_had_taken_back_before_is_not_said_again(world: World)
 async def test_an_upsert_is_taken_back_as_a_whole(world: World) -> None:
     said = {"conversation_id": "c1", "number_in_conversation": 1, "speaker": "ada"}
     good = EntryDraft(scope=USER, content="good", key="k", metadata={"a": None}, **said)
-    before = await world.engine.entries.upsert(TENANT, good)
+    before, _ = await world.engine.entries.upsert(TENANT, good)
     evil = good.model_copy(
         update={
             "content": "evil",

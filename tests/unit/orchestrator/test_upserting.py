@@ -17,7 +17,7 @@ from tests.unit.orchestrator.world import DURABLE, HOUR, TENANT, USER, World
 
 async def upsert(world: World, content: str, *, engine: Engine | None = None, **more: object) -> Entry:
     draft = EntryDraft(scope=USER, content=content, key="home", **more)
-    return await (engine or world.engine).entries.upsert(TENANT, draft)
+    return (await (engine or world.engine).entries.upsert(TENANT, draft))[0]
 
 
 async def said(world: World, entry: Entry) -> list[str]:

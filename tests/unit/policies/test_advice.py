@@ -34,7 +34,7 @@ def entry(content: str = "", **fields: Any) -> Entry:
         "created_at": THEN,
         "updated_at": THEN,
         "valid_from": THEN,
-        "version": 1,
+        "version": "0000000000001",
     }
     return Entry(**(whole | {"tier": "mid", "content": content} | fields))
 

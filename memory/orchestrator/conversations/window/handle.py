@@ -13,10 +13,18 @@ from typing import Any
 from memory.domain.errors import MemoryTiersError, NotFound
 from memory.domain.message import Message
 from memory.domain.session import SessionInfo
+from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.log.events import Draft, Event, EventType
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.seen import LogSnapshot
-from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionDraft, SessionRecords, info_of
+from memory.orchestrator.conversations.sessions import (
+    ATTRIBUTES,
+    FOLLOWS_WITHIN,
+    SessionDraft,
+    SessionRecords,
+    attributes_version,
+    info_of,
+)
 from memory.orchestrator.conversations.window.history import History
 from memory.orchestrator.conversations.window.reading import Window, WindowExtent, read_window, window_at_hand
 from memory.orchestrator.conversations.window.reads import reads_of_caller
@@ -177,20 +185,47 @@ class Handle:
         self._record, seen = await both_at_once(self._same_life(), self._log.load())
         return info_of(self._record, seen.state, self._log.gaps)
 
-    async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
+    async def describe(
+        self,
+        told: Mapping[str, FieldValue],
+        *,
+        expected: int | None = None,
+        renew: bool = False,
+        **changes: JsonValue,
+    ) -> SessionInfo:
         """Change values of the session that are not in its log.
 
         These are title and metadata, and by `told` the fields for tags, agent and
-        expiry. Raises `LegalHoldActive` if the session is under legal hold, and a title
-        or metadata would be overwritten.
+        expiry.
+
+        Args:
+            expected: The version of the attributes that must be stored.
+            renew: Give the attributes a new version even if nothing changes here.
+
+        Raises:
+            LegalHoldActive: The session is under legal hold, and a title or metadata
+                would be overwritten.
+            VersionConflict: Its attributes have another version than the expected one.
         """
+
+        async def next_attributes(there: Record) -> Mapping[str, JsonValue]:
+            stored = attributes_version(there)
+            if expected not in (None, stored):
+                raise version_conflict(f"session {self.id}", expected, stored, self.id)
+            return {ATTRIBUTES: self._placement.next_version(max(stored, there.version))}
+
         record, seen = await both_at_once(self._same_life(), self._log.load())
+        await next_attributes(record)
         if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
             await self._sessions.refuse_change(self._log.life)
-        if changes or any(
-            (record.fields.get(name) or None) != (value or None) for name, value in told.items()
+        if (
+            changes
+            or renew
+            or any((record.fields.get(name) or None) != (value or None) for name, value in told.items())
         ):
-            record = await self._sessions.follow(record, seen.state, self._placement.now(), told, **changes)
+            record = await self._sessions.follow(
+                record, seen.state, self._placement.now(), told, compute=next_attributes, **changes
+            )
         self._record = record
         return info_of(record, seen.state, self._log.gaps)
 

@@ -1,0 +1,129 @@
+"""Two processes race each conditional call on a store that they share: one of them
+wins, and the other gets `VersionConflict`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import ABSENT, Memory, Scope
+from tests.support.backends import marks_of
+from tests.support.depth import drawn
+from tests.support.placings import ORDINARY
+
+ROUNDS = drawn(1000, 12)
+SHARED = ("default", "files-only", "redis-only", "postgres-only", "mongo-only", "mariadb-only")
+ADA = Scope.user("ada")
+CALLS = ("create", "replace", "merge", "update", "invalidate", "delete", "session")
+
+PROGRAM = """
+import asyncio, json, sys
+from memory import ABSENT, Memory, Scope, VersionConflict
+
+ADA = Scope.user("ada")
+
+def call_of(memory, call, key, version, name):
+    given = {"scope": ADA, "key": key}
+    if call == "create":
+        return memory.write("same text", **given, expected_version=ABSENT)
+    if call == "replace":
+        return memory.write(name, **given, if_exists="replace", expected_version=version)
+    if call == "merge":
+        return memory.write(name, **given, if_exists="update", expected_version=version)
+    if call == "update":
+        return memory.update(**given, content=name, expected_version=version)
+    if call == "invalidate":
+        return memory.entries.invalidate(**given, expected_version=version)
+    if call == "delete":
+        return memory.delete(**given, expected_version=version)
+    return memory.sessions.update("talk", title=name, expected_version=version)
+
+async def main(config, name):
+    async with Memory(config, embedder="none") as memory:
+        print("open", flush=True)
+        loop = asyncio.get_running_loop()
+        while line := await loop.run_in_executor(None, sys.stdin.readline):
+            call, key, version = json.loads(line)
+            try:
+                won = bool(await call_of(memory, call, key, version, name))
+            except VersionConflict:
+                won = False
+            print(json.dumps(won), flush=True)
+
+asyncio.run(main(json.loads(sys.argv[1]), sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(one, id=one.name, marks=marks_of(*one.backends)) for one in ORDINARY if one.name in SHARED],
+)
+async def test_one_of_two_processes_wins_each_conditional_call(place: Any, tmp_path: Path) -> None:
+    config = place.config(tmp_path)
+    async with Memory(config, embedder="none") as memory:
+        await memory.sessions.create("talk")
+        racers = {name: _started(config, name) for name in ("left", "right")}
+        try:
+            for racer in racers.values():
+                assert _answer(racer) == "open", racer.stderr.read() if racer.stderr else ""
+            wins = dict.fromkeys(racers, 0)
+            for number in range(ROUNDS):
+                call = CALLS[number % len(CALLS)]
+                winner = await _race(memory, racers, call, f"{call} {number}")
+                wins[winner] += 1
+            assert sum(wins.values()) == ROUNDS
+        finally:
+            for racer in racers.values():
+                racer.kill()
+                racer.communicate()
+
+
+async def _race(memory: Memory, racers: dict[str, subprocess.Popen[str]], call: str, key: str) -> str:
+    """Let both call at once. Returns who won, once what is stored shows it."""
+    if call == "session":
+        version = (await memory.session("talk").info()).attributes_version
+    else:
+        made = (
+            None
+            if call == "create"
+            else await memory.write("before", scope=ADA, key=key, expected_version=ABSENT)
+        )
+        version = "" if made is None else made.version
+    for racer in racers.values():
+        assert racer.stdin is not None
+        racer.stdin.write(json.dumps([call, key, version]) + "\n")
+        racer.stdin.flush()
+    winners = [name for name, racer in racers.items() if json.loads(_answer(racer))]
+    assert len(winners) == 1, (call, key, winners)
+    (winner,) = winners
+    now = await memory.get(scope=ADA, key=key)
+    if call in ("replace", "merge", "update"):
+        assert now is not None
+        assert now.content == winner
+        assert len(await memory.entries.history(now.id)) == 2
+    elif call == "session":
+        assert (await memory.session("talk").info()).title == winner
+    else:
+        assert (now is not None) == (call == "create")
+    return winner
+
+
+def _answer(racer: subprocess.Popen[str]) -> str:
+    assert racer.stdout is not None
+    return racer.stdout.readline().strip()
+
+
+def _started(config: dict[str, Any], name: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, json.dumps(config), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
