@@ -507,13 +507,15 @@ BESIDE = frozenset(
     forms.read forms.written supersede.home distrust.read distrust.put take_back.begin take_back.end take_back.find
     number.read number.find number.count number.reserve number.put referrers.find referrers.clear
     tenant.begin tenant.scopes tenant.changed tenant.end end.owed end.settle end.note end.over end.answers
+    document.apply document.confirm document.count document.delete document.list document.put document.read
+    document.refresh request.begin request.end request.find request.forget
     """.split()
 )
 """Steps of the engine that no run is aimed at: histories of their own are,
 `tests/unit/orchestrator/test_forms.py`, `test_trust.py`, `test_numbers.py`,
 `test_tenants.py` and `test_endings.py` there, and `test_manifests.py` of conversations;
-or runs of their own, `tests.simulation.superseding`, `uploading`, `erasing` and
-`rules`.
+or runs of their own, `tests.simulation.superseding`, `uploading`, `erasing`, `keeping`
+and `rules`. Calls with request ids are cut off in `acceptance/test_cut_off_requests.py`.
 """
 _ERASES = ("erase.begin", "erase.raise", "erase.delete", "erase.end", "owed.settle")
 """Steps of the engine's that end a session, or what it owes."""
