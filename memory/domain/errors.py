@@ -113,11 +113,11 @@ class Conflict(MemoryTiersError):
 
 
 class VersionConflict(Conflict):
-    """Raised where a record has another version than the caller expected.
+    """Raised if a record has another version than the caller expected.
 
-    Nothing was changed. Read the record again, repeat your change on what it says now,
-    and call with its new version. `current_version` is the version that is stored; it
-    is None where nothing is stored.
+    Nothing was changed. Read the record again, repeat your change on the new values,
+    and call with the new version. `current_version` is the stored version. It is None
+    if nothing is stored.
     """
 
     code = "version_conflict"
@@ -543,7 +543,7 @@ class FormatMismatch(ConfigError):
 class NotOpen(MemoryTiersError):
     """Raised for a call before `open()` or after `close()`. Open the memory first.
 
-    With `closed_meanwhile` the memory was closed while the call was under way.
+    If the memory was closed while the call was under way, the outcome is unknown.
     """
 
     code = "not_open"
@@ -582,7 +582,8 @@ class WrongEventLoop(NotOpen):
     with `loop="own"`, which any loop may call, or use `BlockingMemory`. `ended` says
     whether that loop has ended.
 
-    With `in_callback` a memory that has a loop of its own was called on that loop.
+    The error is also raised if a memory with `loop="own"` is called by a function that
+    runs on its private loop, such as a gate.
     """
 
     code = "wrong_event_loop"
