@@ -176,8 +176,9 @@ class Memory(AsyncContext, LoopBound):
         policies: Rules in Python. Each is an object with a `name` and
             `decide(record, facts, now)`, or the name of an installed policy; see
             `Policy`.
-        write_gate: Checks every write. It gets the draft and its `Provenance`, and
-            returns True, a reason to refuse the draft, or changes to it.
+        write_gate: Checks every entry before it is written. It gets the draft and its
+            `Provenance`, and returns True, a reason to refuse the draft, or changes to
+            it. Gates do not check messages, documents and scratchpads.
         recall_gate: Checks every `Entry` before it is shown, and returns whether it may
             be.
         loop: `"own"` makes a memory that any event loop and any thread may call, also
