@@ -898,8 +898,8 @@ class Memory(AsyncContext, LoopBound):
 
         Returns:
             The hits, best first. `degraded` names tiers that could not be searched. It
-            also says if a filter passed fewer than `limit` of the best 10,000
-            candidates.
+            also says if the search stopped after its best 10,000 candidates, because
+            fewer than `limit` of them passed the filter.
 
         Raises:
             InvalidInput: `mode="semantic"` without an embedder; `min_relevance` in a
