@@ -1,6 +1,6 @@
-"""Documents: JSON or bytes under a key of a scope, as callers see them.
+"""Documents as callers see them: JSON or bytes under a key of a scope.
 
-All are copies: changing them changes no store.
+All objects are copies. To change them changes no store.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ MAX_GROUP = 100
 class DocumentInfo(ResultMixin):
     """A document without its value and metadata.
 
-    `size` is the size of the value in bytes: of its JSON text, or of the bytes. `form`
-    says which of the two it is. `version` changes with every put.
+    `form` is `"json"` or `"bytes"`. `size` is the size of the value in bytes; for JSON,
+    of its text. `version` is an opaque text that changes with every put.
     """
 
     scope: str
@@ -52,9 +52,9 @@ class DocumentInfo(ResultMixin):
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None = None
-    """After this moment the document is hidden, and a sweep deletes it."""
+    """After this moment the document is hidden. A sweep deletes it later."""
     lifetime: timedelta | None = None
-    """How long each read keeps the document, if it was put with `refresh_on_read`."""
+    """The time from a read to the expiry, if it was put with `refresh_on_read`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -67,7 +67,9 @@ class Document(DocumentInfo):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DocumentPage(ResultMixin):
-    """A page of documents in the order of their keys. `cursor` gets the next page.
+    """A page of documents in the order of their keys.
+
+    Pass `cursor` to `list` for the next page. It is None on the last page.
 
     `damaged` counts the documents of this page that cannot be read.
     """
@@ -93,7 +95,7 @@ class CheckedValue:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPut:
-    """A put as one change of `documents.apply`; see `Documents.put`."""
+    """One put of a group, for `Documents.apply`; see `Documents.put`."""
 
     scope: Scope | str
     key: str
@@ -107,7 +109,7 @@ class DocumentPut:
 
 @dataclass(frozen=True, slots=True)
 class DocumentDelete:
-    """A deletion as one change of `documents.apply`; see `Documents.delete`."""
+    """One deletion of a group, for `Documents.apply`; see `Documents.delete`."""
 
     scope: Scope | str
     key: str

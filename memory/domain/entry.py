@@ -59,8 +59,8 @@ class Entry(BaseModel):
     else went into it: its sources, and earlier writers (see `Provenance`). The entry is
     valid from `valid_from` until just before `valid_to`, and hidden after `expires_at`.
     `key` is the name that its writer gave it; it is unique within the scope. `version`
-    is an opaque text that changes with every edit. `metadata` holds only what the
-    caller stored, and `created_in_session_id`, which promotion adds.
+    is an opaque text that changes with every edit. `metadata` is that of the caller; a
+    promotion adds `created_in_session_id`.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -80,7 +80,7 @@ class WrongArguments(InvalidInput, TypeError):
 
 
 class NotFound(MemoryTiersError, LookupError):
-    """Raised where the tenant has nothing live with this id.
+    """Raised if the tenant has nothing live with this id.
 
     The error does not tell whether the id is unknown, of another tenant, deleted,
     expired or retired. Check the id; `kind` says what it was looked up as.
@@ -95,7 +95,7 @@ class NotFound(MemoryTiersError, LookupError):
 
 
 class Conflict(MemoryTiersError):
-    """Raised where a call conflicts with something that is already stored.
+    """Raised if a call conflicts with something that is already stored.
 
     Use the stored record, which `existing_id` names where there is one, or use another
     id or key. `deleted_at` is set where the record was deleted: then the key is taken,
@@ -113,11 +113,11 @@ class Conflict(MemoryTiersError):
 
 
 class VersionConflict(Conflict):
-    """Raised where a record has another version than the caller expected.
+    """Raised if a record has another version than the caller expected.
 
-    Nothing was changed. Read the record again, repeat your change on what it says now,
-    and call with its new version. `current_version` is the version that is stored; it
-    is None where nothing is stored.
+    Nothing was changed. Read the record again, repeat your change on the new values,
+    and call with the new version. `current_version` is the stored version. It is None
+    if nothing is stored.
     """
 
     code = "version_conflict"
@@ -154,7 +154,7 @@ _CHANGED_BY_UPDATE = {
 
 
 class SessionOwnerMismatch(Conflict):
-    """Raised where the session exists with another owner or other settings.
+    """Raised if the session exists with another owner or other settings.
 
     It belongs to another user, agent or namespace, or it was created with other
     arguments. Nothing of it was read. `field` names what differs; the message says how
@@ -194,7 +194,7 @@ class SessionOwnerMismatch(Conflict):
 
 
 class PartialWrite(Conflict):
-    """Raised where some drafts of one call conflict; all other drafts are stored.
+    """Raised if some drafts of one call conflict; all other drafts are stored.
 
     `written` maps the position of a draft in the call to its entry, whether this call
     stored it or found it stored under its key. `conflicts` maps the positions of the
@@ -217,7 +217,7 @@ class PartialWrite(Conflict):
 
 
 class LegalHoldActive(MemoryTiersError):
-    """Raised where a legal hold protects what a call would delete or overwrite.
+    """Raised if a legal hold protects what a call would delete or overwrite.
 
     Overwriting counts where the earlier text would be lost. Nothing was changed.
     Remove the holds first, with `admin.legal_holds.remove`; `holds` lists them.
@@ -238,7 +238,7 @@ class LegalHoldActive(MemoryTiersError):
 
 
 class RejectedByGate(MemoryTiersError):
-    """Raised where the write gate refuses a draft, or its source is blocked.
+    """Raised if the write gate refuses a draft, or its source is blocked.
 
     Nothing of the call was stored. `reason` says why. `position` is the position of the
     first refused draft in the call: change that draft or leave it out.
@@ -253,7 +253,7 @@ class RejectedByGate(MemoryTiersError):
 
 
 class QuotaExceeded(MemoryTiersError):
-    """Raised where a write would exceed a quota. Nothing of the write was stored.
+    """Raised if a write would exceed a quota. Nothing of the write was stored.
 
     Delete something, write less at once, or raise the quota that `quota` names. `most`,
     `held` and `asked` are amounts in `measure`.
@@ -296,7 +296,7 @@ class QuotaExceeded(MemoryTiersError):
 
 
 class ScratchpadFull(MemoryTiersError):
-    """Raised where an append would exceed the size limit of a scratchpad.
+    """Raised if an append would exceed the size limit of a scratchpad.
 
     Nothing was written, and the stored text is unchanged. Clear the scratchpad first,
     with `scratchpads.clear`. `most`, `held` and `asked` are in bytes.
@@ -317,7 +317,7 @@ class ScratchpadFull(MemoryTiersError):
 
 
 class TooMuchContention(MemoryTiersError):
-    """Raised where others kept changing the same record until the time was up.
+    """Raised if others kept changing the same record until the time was up.
 
     The change was not made, and no store is at fault. Try again later. `waited` is how
     long the call tried.
@@ -352,7 +352,7 @@ class InvalidScopePromotion(MemoryTiersError):
 
 
 class CompactionError(MemoryTiersError):
-    """Raised where a compaction is refused or its callback fails.
+    """Raised if a compaction is refused or its callback fails.
 
     The sources are unchanged; `source_entry_ids` names all of them. The message says
     what to correct before the next attempt.
@@ -371,7 +371,7 @@ class CompactionError(MemoryTiersError):
 
 
 class ProviderFailure(MemoryTiersError):
-    """Raised where parts of a composite provider fail.
+    """Raised if parts of a composite provider fail.
 
     All other parts completed the call. `failed` maps the name of each failed part to
     its error text.
@@ -388,7 +388,7 @@ class ProviderFailure(MemoryTiersError):
 
 
 class StoreAddFailure(MemoryTiersError):
-    """Raised where some of several stores fail to add entries.
+    """Raised if some of several stores fail to add entries.
 
     Everything else is stored. `stores` names the stores that failed, and `causes` holds
     the error of each, in the same order.
@@ -405,7 +405,7 @@ class StoreAddFailure(MemoryTiersError):
 
 
 class Unsupported(MemoryTiersError):
-    """Raised where a store lacks a capability that a call or a tier needs.
+    """Raised if a store lacks a capability that a call or a tier needs.
 
     Use another store for it. `missing` names the capabilities.
     """
@@ -421,7 +421,7 @@ class Unsupported(MemoryTiersError):
 
 
 class StoreError(MemoryTiersError):
-    """Raised where a store fails; `problem` says how.
+    """Raised if a store fails; `problem` says how.
 
     `retryable` says whether the same call may succeed later. An unknown failure is not
     retryable.
@@ -438,7 +438,7 @@ class StoreError(MemoryTiersError):
 
 
 class StoreUnavailable(StoreError):
-    """Raised where a store cannot be reached or refuses work for now.
+    """Raised if a store cannot be reached or refuses work for now.
 
     Try again later. A write that raised this may or may not have been applied.
     """
@@ -449,7 +449,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreTimeout(StoreUnavailable):
-    """Raised where a store does not answer in time.
+    """Raised if a store does not answer in time.
 
     Try again later. A write that raised this may or may not have been applied.
     """
@@ -458,7 +458,7 @@ class StoreTimeout(StoreUnavailable):
 
 
 class StoreFull(StoreError):
-    """Raised where a store has no room left: a full disk, or a memory limit.
+    """Raised if a store has no room left: a full disk, or a memory limit.
 
     Nothing of the failed call was stored. Make room, and call again.
     """
@@ -467,7 +467,7 @@ class StoreFull(StoreError):
 
 
 class CorruptRecord(StoreError):
-    """Raised where a stored record fails its checksum or cannot be read.
+    """Raised if a stored record fails its checksum or cannot be read.
 
     The record is never returned; other records still are. `memory doctor` counts such
     records. `record_id` is "-" where the whole store or file cannot be read.
@@ -488,7 +488,7 @@ class CorruptRecord(StoreError):
 
 
 class ConfigError(MemoryTiersError):
-    """Raised where the configuration cannot be used.
+    """Raised if the configuration cannot be used.
 
     The message names the setting and what to change.
     """
@@ -497,7 +497,7 @@ class ConfigError(MemoryTiersError):
 
 
 class EmbedderMismatch(ConfigError):
-    """Raised where another embedder than the configured one made the stored vectors.
+    """Raised if another embedder than the configured one made the stored vectors.
 
     The model, the dimensions or the metric differ. Configure the embedder of the stored
     vectors, or run `memory reindex` with the new one.
@@ -516,7 +516,7 @@ class EmbedderMismatch(ConfigError):
 
 
 class FormatMismatch(ConfigError):
-    """Raised where this version cannot use the format of a store.
+    """Raised if this version cannot use the format of a store.
 
     The format is newer, or it is older and the store is opened to read only, so that it
     cannot be upgraded. `found` is the format of the store, and `known` is the format
@@ -543,7 +543,7 @@ class FormatMismatch(ConfigError):
 class NotOpen(MemoryTiersError):
     """Raised for a call before `open()` or after `close()`. Open the memory first.
 
-    With `closed_meanwhile` the memory was closed while the call was under way.
+    If the memory was closed while the call was under way, the outcome is unknown.
     """
 
     code = "not_open"
@@ -558,7 +558,7 @@ class NotOpen(MemoryTiersError):
 
 
 class ForkedProcess(NotOpen):
-    """Raised where a memory is used in a forked child of the process that opened it.
+    """Raised if a memory is used in a forked child of the process that opened it.
 
     Open a new memory after the fork. `process` is the id of the process that opened
     this one.
@@ -576,13 +576,14 @@ class ForkedProcess(NotOpen):
 
 
 class WrongEventLoop(NotOpen):
-    """Raised where a memory is used on another event loop than the one that opened it.
+    """Raised if a memory is used on another event loop than the one that opened it.
 
     Its connections belong to that loop. Open one memory per event loop, or make one
     with `loop="own"`, which any loop may call, or use `BlockingMemory`. `ended` says
     whether that loop has ended.
 
-    With `in_callback` a memory that has a loop of its own was called on that loop.
+    The error is also raised if a memory with `loop="own"` is called by a function that
+    runs on its private loop, such as a gate.
     """
 
     code = "wrong_event_loop"

@@ -83,7 +83,7 @@ MISSING: Final = Missing.MISSING
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment, to compare a text in ISO 8601 with. Make it with `Filter.moment`."""
+    """A moment to compare ISO 8601 text with. Make it with `Filter.moment`."""
 
     at: datetime
 
@@ -104,10 +104,10 @@ class Filter:
 
     @staticmethod
     def metadata(*path: str) -> FieldPath:
-        """Return a value of the metadata, to be compared.
+        """Return a path into the metadata; compare it to get a filter.
 
         Args:
-            *path: Its keys: `Filter.metadata("address", "city")`.
+            *path: The keys: `Filter.metadata("address", "city")`.
         """
         if not path:
             raise InvalidInput("path", 'is empty. Name a key, such as Filter.metadata("price")')
@@ -115,7 +115,7 @@ class Filter:
 
     @staticmethod
     def field(name: str) -> FieldPath:
-        """Return a field of an entry, to be compared; see `FIELDS`."""
+        """Return a field of an entry; compare it to get a filter. See `FIELDS`."""
         return FieldPath((name,))
 
     @staticmethod
@@ -132,7 +132,7 @@ class Filter:
         return self.test(lambda name: entry.scope.text if name == "scope" else getattr(entry, name))
 
     def test(self, read: Reader) -> bool:
-        """Return whether the entry that `read` reads passes the filter."""
+        """Return whether an entry passes the filter; `read` returns its fields."""
         raise NotImplementedError
 
     def __and__(self, other: Filter) -> Filter:
@@ -153,7 +153,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Filter):
-    """Compares the value at a path.
+    """A filter that compares the value at a path.
 
     Make it with `Filter.field` or `Filter.metadata`.
     """
@@ -174,7 +174,7 @@ class Comparison(Filter):
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Filter):
-    """Every part holds; true without parts."""
+    """A filter that passes if every part passes, and without parts."""
 
     parts: tuple[Filter, ...]
 
@@ -184,7 +184,7 @@ class AllOf(Filter):
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Filter):
-    """At least one part holds; false without parts."""
+    """A filter that passes if a part passes, and not without parts."""
 
     parts: tuple[Filter, ...]
 
@@ -194,7 +194,7 @@ class AnyOf(Filter):
 
 @dataclass(frozen=True, slots=True)
 class Negation(Filter):
-    """The part does not hold."""
+    """A filter that passes if its part does not."""
 
     part: Filter
 
@@ -204,7 +204,7 @@ class Negation(Filter):
 
 @explain_guesses
 class FieldPath:
-    """A field of an entry, or a value in its metadata, before it is compared.
+    """A field of an entry, or a path into its metadata, which is not yet a filter.
 
     Compare it with `==`, `!=`, `<`, `<=`, `>`, `>=`, `in_`, `contains` or `exists`.
     """
@@ -234,15 +234,15 @@ class FieldPath:
         return comparison(self.path, ">=", other)
 
     def in_(self, values: Iterable[object]) -> Filter:
-        """Hold if the value equals one of these."""
+        """Return a filter that passes if the value equals one of these."""
         return comparison(self.path, "in", values)
 
     def contains(self, value: object) -> Filter:
-        """Hold if the value is a list with this element."""
+        """Return a filter that passes if the value is a list with this element."""
         return comparison(self.path, "contains", value)
 
     def exists(self) -> Filter:
-        """Hold if there is a value. Null in metadata is a value."""
+        """Return a filter that passes if there is a value, also null in metadata."""
         return Comparison(self.path, "exists")
 
     def __and__(self, other: object) -> NoReturn:
@@ -278,7 +278,7 @@ def value_at(value: Any, path: Iterable[str]) -> Any:
 
 
 def holds(value: Any, operator: Operator, other: Any) -> bool:
-    """Return whether a value, which may be MISSING, compares so with another one."""
+    """Return whether a comparison of a value, which may be MISSING, is true."""
     if value is MISSING:
         return False
     match operator:

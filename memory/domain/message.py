@@ -47,9 +47,9 @@ class Message(BaseModel):
     call that it answers, and `is_error` says that the tool failed. `is_summary` marks a
     summary of messages that left the window. `is_final` is false while
     `Session.stream` writes the message, and no compaction archives it then. `tokens` is
-    the caller's token count, which replaces counting. `extra` holds the other fields of
-    a framework's message, and goes back to that framework, which `shape` names. `raw`
-    is the message as that framework has it.
+    the caller's token count, which replaces counting. `shape` names the format in which
+    the message was appended. `extra` holds the other fields of that format, and exports
+    return them. `raw` is the message in that format.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -94,12 +94,12 @@ class Message(BaseModel):
 
     @property
     def raw(self) -> dict[str, Any] | None:
-        """The message in the format that it came in (`shape`), as a copy.
+        """A copy of the message in the format in which it was appended (`shape`).
 
-        It is equal to what came, unless the message was changed since. A message whose
-        original became several messages has its part of it: `Context.to`,
-        `HistoryPage.to` and `Session.pop` return such an original whole. None for a
-        system message of a format that has system messages elsewhere.
+        It is equal to what was appended, unless the message was changed since. If the
+        original became several messages, this is only the part of this message.
+        `Context.to`, `HistoryPage.to` and `Session.pop` return the whole original. It
+        is None for a system message in a format without system messages.
         """
         from memory.domain.shapes.exporter import export_originals
 

@@ -72,7 +72,7 @@ class SessionPage(ResultMixin):
 
 
 class SessionState(dict[str, Any]):
-    """The state of a session, a copy: a JSON object.
+    """A copy of the state of a session, which is a JSON object.
 
     `version` changes with each change of the state. Pass it as `expected_version` of
     `Session.append`. It is `ABSENT` before the first change.
@@ -122,11 +122,11 @@ class ErasedScope(int):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeletedEntries(ResultMixin):
-    """The entries that `delete_many` deleted.
+    """The result of `entries.delete_many`.
 
-    `deleted` counts those that matched the filter. `held` has the ids of matching
-    entries that stay under a legal hold. `kept` and `is_complete` are as in
-    `DeletedEntry`, for all deleted entries.
+    `deleted` is the number of deleted entries that matched the filter. `held` has the
+    ids of matching entries that a legal hold keeps. `kept` and `is_complete` are as in
+    `DeletedEntry`, for all deleted entries together.
     """
 
     deleted: int = 0
@@ -275,7 +275,7 @@ class HistoryPage(ResultMixin):
     def to(self, format: str, *, foreign_reasoning: bool = True, strict: bool = False) -> ExportedMessages:
         """Return the messages in a format; see `memory.formats.export_messages`.
 
-        `without_equivalent` of the result lists what the format has no place for.
+        `without_equivalent` of the result lists the parts that the format cannot hold.
 
         Args:
             format: One of `memory.formats.FORMATS`, such as `"openai"`.
@@ -323,7 +323,7 @@ class Context(ResultMixin):
     def to(self, format: str, *, foreign_reasoning: bool = True, strict: bool = False) -> ExportedMessages:
         """Return the messages in a format; see `memory.formats.export_messages`.
 
-        `without_equivalent` of the result lists what the format has no place for.
+        `without_equivalent` of the result lists the parts that the format cannot hold.
 
         Args:
             format: One of `memory.formats.FORMATS`, such as `"openai"`.

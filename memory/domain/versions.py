@@ -21,10 +21,10 @@ class _Expectation(Enum):
 
 
 ABSENT: Final = _Expectation.ABSENT
-"""As `expected_version`: nothing exists yet under the id or key."""
+"""As `expected_version`: change only if nothing exists yet under the key."""
 
 ExpectedVersion: TypeAlias = str | Literal[_Expectation.ABSENT]
-"""The `version` that the caller read last, or `ABSENT`."""
+"""The `version` that you read last, or `ABSENT`."""
 
 _VERSION = re.compile(r"[0-9a-f]{13,16}")
 

@@ -176,8 +176,9 @@ class Memory(AsyncContext, LoopBound):
         policies: Rules in Python. Each is an object with a `name` and
             `decide(record, facts, now)`, or the name of an installed policy; see
             `Policy`.
-        write_gate: Checks every write. It gets the draft and its `Provenance`, and
-            returns True, a reason to refuse the draft, or changes to it.
+        write_gate: Checks every entry before it is written. It gets the draft and its
+            `Provenance`, and returns True, a reason to refuse the draft, or changes to
+            it. Gates do not check messages, documents and scratchpads.
         recall_gate: Checks every `Entry` before it is shown, and returns whether it may
             be.
         loop: `"own"` makes a memory that any event loop and any thread may call, also
@@ -298,7 +299,7 @@ class Memory(AsyncContext, LoopBound):
 
     @property
     def documents(self) -> Documents:
-        """JSON or bytes under keys of scopes."""
+        """Documents: JSON or bytes under a key of a scope."""
         return Documents(self._access)
 
     @property
@@ -451,9 +452,10 @@ class Memory(AsyncContext, LoopBound):
         call leaves out are cleared. With `"update"` only the given values change, and
         metadata are merged; the content may be left out. With `"keep"` the entry is
         returned as it is. In these modes a write that changes nothing makes no version,
-        and a deleted key starts afresh. A retired entry raises `Conflict`.
-        `entries.history` keeps the version before. A late repeat of an old call
-        overwrites newer values, unless you pass `expected_version`.
+        and a write under a deleted key creates a new entry. If the entry is retired,
+        the write raises `Conflict`. `entries.history` lists the earlier versions. A
+        late repeat of an old call overwrites newer values, unless you pass
+        `expected_version` or `request_id`.
 
         A conversation's text goes into `content` as the speaker's own words, without
         the name. `conversation_id`, `number_in_conversation` and `speaker` say where it
@@ -514,23 +516,24 @@ class Memory(AsyncContext, LoopBound):
             if_exists: What to do if the key has an entry: `"error"`, the default,
                 `"update"`, `"replace"` or `"keep"`; see above.
             expected_version: Write only if the entry under the key still has this
-                `version`, or, with `ABSENT`, if there is none.
+                `version`; this needs `if_exists` `"update"` or `"replace"`. With
+                `ABSENT`, write only if there is no entry.
             revive: Let the key of a deleted entry start afresh.
             consistency: `"replicated"` returns once the replica is stored too, unless
                 its store does not answer. By default as configured.
             supersedes: The id of an active entry that this one replaces, or up to 32
                 ids.
             auto_tag: As configured in `[enrichment]` by default; `auto_supersede` too.
-            request_id: Your id for this request, 1 to 255 bytes. Within 24 hours, the
-                same call under the same id stores nothing twice, and returns the first
-                result. So a call that was cut off can be repeated.
+            request_id: Your id for this request, 1 to 255 bytes. If the call is cut
+                off, make it again with the same id within 24 hours. It stores nothing
+                twice, and returns the first result.
 
         Raises:
             Conflict: The key holds other content or a deleted entry, or an entry that
                 would be superseded was retired meanwhile. Or `request_id` was used for
-                another request.
-            VersionConflict: The entry under the key has another version than the
-                expected one. Nothing was written.
+                another request, or the entry that this request stored is gone.
+            VersionConflict: The entry under the key has another version than
+                `expected_version`, or there is none. Nothing was written.
             RejectedByGate: The write gate or a blocked source refused the entry.
         """
         draft, mode = split_options(scope_of(scope), content, options)
@@ -643,11 +646,14 @@ class Memory(AsyncContext, LoopBound):
             artifact_id: None clears it.
             expires_at: None clears it.
             expected_version: Change the entry only if this is still its `version`.
-            request_id: As in `write`. A repeat returns the version that it made.
+            request_id: As in `write`. A repeat returns the version that the first call
+                made.
             consistency: As in `write`.
 
         Raises:
-            NotFound: The entry is unknown, expired or retired.
+            Conflict: `request_id` was used for another request.
+            NotFound: The entry is unknown, expired or retired. Or the version that an
+                earlier call of this request made is gone.
             VersionConflict: The entry has another version than the expected one.
             TooMuchContention: Other writers kept changing the entry for all of
                 `durations.deadline`.
@@ -681,6 +687,8 @@ class Memory(AsyncContext, LoopBound):
             lists the ids of the entries that were made of this one and stay.
 
         Raises:
+            Conflict: `request_id` was used for another request.
+            LegalHoldActive: The entry is under legal hold.
             VersionConflict: The entry has another version than the expected one, or
                 there is no entry.
         """
@@ -885,13 +893,13 @@ class Memory(AsyncContext, LoopBound):
             messages: Find messages too (`FoundMessage`): with a scope `session:ID`,
                 those of that session; with a scope `user:ID`, those of all sessions
                 with that user. Messages and entries share one order and one limit.
-                Filters leave messages out, except by `since` and `before`, and so do
+                Filters other than `since` and `before` leave messages out, and so do
                 `as_of`, `known_at` and a blank query.
 
         Returns:
             The hits, best first. `degraded` names tiers that could not be searched. It
-            also says if a filter passed fewer than `limit` of the best 10,000
-            candidates.
+            also says if the search stopped after its best 10,000 candidates, because
+            fewer than `limit` of them passed the filter.
 
         Raises:
             InvalidInput: `mode="semantic"` without an embedder; `min_relevance` in a

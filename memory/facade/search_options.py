@@ -23,10 +23,10 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 
 class SearchFilter(TypedDict, total=False):
-    """The short keys of a filter. An entry must satisfy every key.
+    """The short keys of a filter, as a dict. An entry must match every key.
 
-    A plain `dict` will do. It may have other keys too: fields of entries, paths in the
-    metadata, and `$and`, `$or`, `$not`; see `Filter`.
+    The dict may have other keys too: fields of entries, paths in the metadata, and
+    `$and`, `$or`, `$nor` and `$not`; see `Filter`.
     """
 
     types: Sequence[EntryType | str] | None
@@ -38,8 +38,8 @@ class SearchFilter(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     """The entry's metadata has each of these keys with exactly this value.
 
-    In place of a value there may be operators, such as `{"$gt": 3}`, or a dict of keys
-    inside this one.
+    In place of a value there may be a dict: operators such as `{"$gt": 3}`, or keys of
+    the object under this key.
     """
     since: Moment | None
     """The entry was created at or after this moment."""
@@ -135,8 +135,8 @@ def filter_of(given: FilterInput | None) -> Filter | None:
 def split_filter(given: FilterInput | None) -> tuple[dict[str, Any], Filter | None]:
     """Split the filter of a search into its short keys, unchecked, and all others.
 
-    Messages are filtered by some of the short keys too. A short key that is no short
-    value is a field: `{"tags": {"$contains": "home"}}`.
+    Some of the short keys filter messages too. A short key whose value is a dict is a
+    field: `{"tags": {"$contains": "home"}}`.
     """
     if given is None or isinstance(given, Filter) or not isinstance(given, Mapping):
         return {}, filter_of(given)

@@ -19,7 +19,7 @@ from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.storage.deliveries import Consistency
 
 IfExists: TypeAlias = Literal["error", "update", "replace", "keep"]
-"""The behaviour of a write whose key has an entry already."""
+"""The behaviour of a write if its key has an entry already; see `Memory.write`."""
 
 
 class EntryFields(TypedDict, total=False):
@@ -44,7 +44,7 @@ class EntryFields(TypedDict, total=False):
 
 
 class EntryPatch(TypedDict, total=False):
-    """The changes of a call of `Memory.update`, and how it makes them."""
+    """The arguments of `Memory.update` but the entry: changes and options."""
 
     content: str
     title: str | None

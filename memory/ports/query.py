@@ -156,17 +156,17 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """The value at a path in the body compares so with a scalar.
+    """A comparison of the value at a path in the body with a scalar.
 
-    `parts` are keys of objects, from the body on. `value` is text, a number, a boolean
-    or None; a tuple of these for `in`, and None for `exists`. The meaning is that of
-    `memory.domain.filters.holds`. It has no NUL; a text in a body that has one may
-    compare in any way.
+    `parts` are the keys from the body to the value. `value` is text, a number, a
+    boolean or None; a tuple of these for `in`, and None for `exists`. The meaning is in
+    `memory.domain.filters.holds`. `value` has no NUL. If a text in a body has one, the
+    result of the comparison is not defined.
 
-    A store may ignore it: then its answer has more records, and never fewer.
-    `BaseStore` replaces the comparisons that an adapter does not make: see its
-    `_reads_json`.
-    `count` and `delete_matching` refuse it, because there more is wrong.
+    A store may ignore the comparison. Then its answer has more records, and never
+    fewer. `BaseStore` replaces the comparisons that an adapter does not make; see its
+    `_reads_json`. `count` and `delete_matching` refuse a `JsonPath`, because there
+    additional records make the result wrong.
     """
 
     parts: tuple[str, ...]
@@ -219,7 +219,7 @@ def has_json(part: Condition | None) -> bool:
 
 
 def widen(part: Condition, knows: Callable[[Condition], bool]) -> Condition:
-    """Return a condition without the comparisons that somebody does not know.
+    """Return a condition without the comparisons that a store does not make.
 
     Every record that meets the given condition meets the returned one; others may too.
     """

@@ -29,9 +29,9 @@ _WITHOUT_REASONING = {"openai_responses"}
 class ExportedMessages(list[Fields]):
     """Messages in the format of a library.
 
-    `without_equivalent` lists what this format has no place for, such as
-    `messages[3].content[1]: document`. It is empty for messages that came in this
-    format and were not changed.
+    `without_equivalent` lists the parts that this format cannot hold, such as
+    `messages[3].content[1]: document`. It is empty for messages that were appended in
+    this format and not changed.
     """
 
     def __init__(self, messages: Iterable[Fields] = (), without_equivalent: Iterable[str] = ()) -> None:
@@ -44,23 +44,23 @@ def export_messages(
 ) -> ExportedMessages:
     """Return the messages as dicts in the format of a library; the dicts are copies.
 
-    A message that came in this format is equal to what came, unless it was changed
+    A message that was appended in this format is returned equal, unless it was changed
     since. A message of another format keeps its role, text, calls, results, images and
-    reasoning, and `without_equivalent` of the result lists the rest.
+    reasoning. `without_equivalent` of the result lists the rest.
 
-    System messages are an argument of their own in some formats (see `system_prompt`):
-    the lists of Anthropic, Bedrock, Gemini, ADK and Claude transcripts have none. These
-    join results of tools with the user's message behind them. LangChain's dicts are
-    those of its `message_to_dict`.
+    The lists of Anthropic, Bedrock, Gemini, ADK and Claude transcripts have no system
+    messages; `system_prompt` returns their text. In these formats, results of tools are
+    joined with the user's message after them. LangChain's dicts are those of its
+    `message_to_dict`.
 
     Args:
         messages: Messages of a context, a history or a provider.
         format: One of `FORMATS`.
         foreign_reasoning: Whether to export the reasoning of other libraries' models,
             which is not signed.
-        strict: Export calls as OpenAI's own API takes them. Other servers send calls
-            without an id or a type, arguments that are objects, and results that name
-            their tool alone; without `strict` these stay as they came.
+        strict: Export calls as OpenAI's own API accepts them. Messages of other servers
+            may have calls without an id or a type, arguments that are objects, and
+            results that name only their tool. Without `strict` these are not changed.
 
     Raises:
         InvalidInput: There is no such format.

@@ -70,16 +70,17 @@ def import_message(given: object, format: str = "auto") -> list[Message]:
     - `{role, content}` with our other fields;
     - a `Message` or its `model_dump`.
 
-    A message with results of tools becomes several. Only plain messages and those of
-    OpenAI's chat completions can give their own `id`. Ids inside other formats belong
-    to their originals, because frameworks repeat them.
+    A message with several results of tools becomes several messages. Only plain
+    messages and those of OpenAI's chat completions can have your id in their field
+    `id`. Ids inside other formats are not used, because frameworks repeat them.
 
     Args:
         given: The message.
-        format: One of `FORMATS`, or `"auto"`: the format that the message shows.
+        format: One of `FORMATS`, or `"auto"`, which recognises the format.
 
     Raises:
-        InvalidInput: It names the wrong field, or `message` if this is no message.
+        InvalidInput: The message is of no known format. The error names the wrong
+            field, or `message`.
     """
     if format != "auto":
         validation.one_of("format", format, ("auto", *FORMATS))

@@ -396,9 +396,9 @@ class MemoryConfig(BaseModel):
     consistency: Consistency = EngineSettings().consistency
     """When a write returns, unless the call says so itself; see `Memory.write`."""
     indexes: tuple[str, ...] = ()
-    """Paths in the metadata to index, such as `metadata.price`, for filters.
+    """Up to 16 paths in the metadata, such as `metadata.price`, that filters use often.
 
-    Stores with indexes on expressions have them: SQLite and PostgreSQL.
+    SQLite and PostgreSQL make an index for each. Other stores ignore the setting.
     """
     telemetry: bool = False
     """True: trace and time every store's calls with OpenTelemetry; see `Telemetry`."""

@@ -274,7 +274,7 @@ class Admin:
         Args:
             scope: A scope; the whole tenant by default.
             filter: Only entries that pass it, with their kept versions and the
-                relations between them; see `Filter`. Sessions, artifacts and
+                relations between them; see `Filter`. Sessions, artifacts, documents and
                 scratchpads are left out then.
         """
         wanted, passing = None if scope is None else scope_of(scope), filter_of(filter)

@@ -40,7 +40,7 @@ CHECKED_AT_ONCE = 64 * 1024
 
 @explain_guesses
 class Documents:
-    """JSON or bytes under a key of a scope, in the order of the keys.
+    """Stores JSON or bytes under a key of a scope, and lists them by key.
 
         info = await memory.documents.put("user:ada", "settings", {"theme": "dark"})
         found = await memory.documents.get("user:ada", "settings")
@@ -49,8 +49,8 @@ class Documents:
         )
 
     Documents are for state that nobody searches by meaning: checkpoints, settings,
-    caches. Searches do not find them. A document has up to 32 MiB. It stays in one
-    store, the one of tier `mid`, and never moves.
+    caches. Searches do not find them. A document has up to 32 MiB. It is in the store
+    of tier `mid`, and no rule moves it.
     """
 
     def __init__(self, access: Access) -> None:
@@ -79,7 +79,8 @@ class Documents:
                 keys, at most 32 levels) or bytes. It is returned equal.
             metadata: Up to 64 KiB beside the value.
             expires_in: A `timedelta`, seconds, or text such as `"2h"`. After that time
-                the document is hidden, and a sweep deletes it.
+                the document is hidden. A sweep deletes it 24 hours later
+                (`durations.expired_grace`).
             refresh_on_read: Each `get` and `get_many` begins the time of `expires_in`
                 anew. The version stays. Lists do not count as reads.
             expected_version: The `version` that you read last, or `ABSENT`. If another
@@ -92,9 +93,10 @@ class Documents:
         Raises:
             Conflict: A document exists, and `if_exists` is `"error"`.
             InvalidInput: An argument is wrong. The error names its path.
-            Unsupported: The store of tier `mid` cannot keep groups of changes.
+            QuotaExceeded: The document would exceed a quota of `document_bytes`.
+            Unsupported: The store of tier `mid` cannot store groups of changes.
             VersionConflict: The document has another version than expected. The error
-                has the current one.
+                has the current one (`current_version`).
         """
         asked = await _put_request(
             DocumentPut(
@@ -122,7 +124,7 @@ class Documents:
     async def get_many(self, scope: Scope | str, keys: Sequence[str]) -> list[Document | None]:
         """Return the documents under up to 1,000 keys, in the order of the keys.
 
-        The place of a key without a document has None.
+        The result has None in the place of a key without a document.
 
         Raises:
             CorruptRecord: A stored document cannot be read.
@@ -142,12 +144,15 @@ class Documents:
     ) -> bool:
         """Delete the document under a key.
 
+        Args:
+            expected_version: Delete the document only if this is still its `version`.
+
         Returns:
             True if this call deleted it; False if there was none.
 
         Raises:
             LegalHoldActive: The document is under legal hold.
-            VersionConflict: It has another version than expected.
+            VersionConflict: It has another version than expected, or does not exist.
         """
         asked = _delete_request(DocumentDelete(scope, key, expected_version))
         return await self._access.engine.documents.delete(self._access.tenant, asked)
@@ -160,7 +165,12 @@ class Documents:
         start: str | None = None,
         stop: str | None = None,
     ) -> int:
-        """Delete the documents of a scope that exist now, with keys as in `list`.
+        """Delete the documents of a scope that exist now.
+
+        Args:
+            prefix: Only keys that begin with this text.
+            start: Only keys that are not below this one.
+            stop: Only keys below this one.
 
         Returns:
             The number of deleted documents.
@@ -194,7 +204,8 @@ class Documents:
         Raises:
             Conflict: A document exists, and the `if_exists` of its put is `"error"`.
             LegalHoldActive: A document to delete is under legal hold.
-            Unsupported: The store of tier `mid` cannot keep groups of changes.
+            QuotaExceeded: The documents would exceed a quota of `document_bytes`.
+            Unsupported: The store of tier `mid` cannot store groups of changes.
             VersionConflict: A document has another version than expected.
         """
         asked = await _change_requests(changes)

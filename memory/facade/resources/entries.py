@@ -67,10 +67,10 @@ class Entries:
     ) -> DeletedEntries:
         """Delete the entries that pass a filter now, of the tenant or of one scope.
 
-        Each entry is deleted as `delete` does it, and only if it passes the filter at
-        that moment. Entries that are written during the call may stay. If a store
-        fails, the entries deleted before stay deleted, and the call can be repeated.
-        To delete all of a scope, also what is written meanwhile, use `admin.erase`.
+        Each entry is deleted as by `delete`, but only if it still passes the filter.
+        Entries that are written during the call may stay. If a store fails, the entries
+        deleted before stay deleted, and the call can be repeated. To delete a whole
+        scope, also what others write meanwhile, use `admin.erase`.
 
         Args:
             filter: A `Filter`, or a dict such as `{"metadata.kind": "draft"}`.

@@ -34,7 +34,8 @@ class Scratchpads:
         Args:
             agent: The agent's name: 1 to 64 of A-Z, a-z, 0-9, _ and -. By default the
                 text goes to the shared scratchpad.
-            request_id: As in `Memory.write`.
+            request_id: As in `Memory.write`. A repeat returns the size after the first
+                call.
 
         Returns:
             The new size of the scratchpad in bytes of UTF-8.

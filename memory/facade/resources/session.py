@@ -144,23 +144,26 @@ class Session:
         `artifact_bytes`. The text of a message that replaces another counts too, but is
         never refused.
 
-        With `state`, the messages and the change of `Session.state` are stored together
-        or not at all. All messages must be new then.
+        With `state`, the messages and the change of `Session.state` are stored
+        together, or neither is. All messages must be new then. Unless the store of tier
+        `mid` is `atomic`, the call takes one message.
 
         Args:
             message: A message, or at most 500.
-            format: The format of the messages. `"auto"` takes the format that each
-                message shows; a message that could be of several is equal in all.
-            id: The id of the message, or one id or None for each of a list. Ids inside
-                a framework's messages are not used, because frameworks repeat them.
-            state: Values that replace those of the session's state; None removes one.
+            format: One of `memory.formats.FORMATS`, or `"auto"`, which recognises the
+                format of each message.
+            id: The id of the message. For a list of messages, a list with an id or None
+                for each. Ids inside a framework's messages are not used, because
+                frameworks repeat them.
+            state: New values of the session's state. Other values stay; None removes a
+                value. The list of messages may be empty.
             expected_version: The `version` that the session's state must have, or
-                `ABSENT`. Only with `state`.
+                `ABSENT` for no state. Only with `state`.
             in_history: False adds the message to the window only. Appended again with
                 True, it enters the history: it keeps its place and gets the next
                 number.
             request_id: As in `Memory.write`. Messages without an `id` get one that
-                derives from it. A repeat appends nothing, and returns the messages as
+                derives from it. A repeat appends nothing. It returns the messages as
                 they are now, without those that were erased.
 
         Raises:
@@ -170,7 +173,9 @@ class Session:
             QuotaExceeded: The large texts exceed the quota of `artifact_bytes`. None of
                 the new messages is stored.
             VersionConflict: The state has another version. Nothing is stored.
-            Conflict: With `state`, a message with one of the ids exists.
+            Conflict: With `state`, a message with one of the ids exists. Or
+                `request_id` was used for another request.
+            InvalidInput: A message is of no known format. The error names the field.
         """
         if isinstance(message, list | tuple) and len(message) > MOST_AT_ONCE:
             raise InvalidInput("message", f"takes at most {MOST_AT_ONCE} messages per call. Split the list")
@@ -208,27 +213,28 @@ class Session:
         return await self._access.engine.requests.once(tenant, request, append, note, read)
 
     async def state(self) -> SessionState:
-        """Return the state of the session, a JSON object that `append` changes.
+        """Return a copy of the state of the session, a JSON object of up to 64 KiB.
 
-        It is empty at first. Its `version` is for `expected_version` of `append`.
-        `roll_back` does not change it, and a fork begins with it.
+        It is empty until `append` changes it. Pass its `version` as `expected_version`
+        of `append`. `roll_back` does not change the state, and a fork begins with it.
         """
         return await (await self._conversation()).state()
 
     @lends_reads
     async def pop(self, n: int = 1) -> list[dict[str, Any]]:
-        """Take the newest messages out of the window, and return them as they came.
+        """Take the newest messages out of the window, and return their originals.
 
-        They leave in one step, also if others write to the session at the same time.
-        The history keeps them with the reason `popped`, and `restore` takes them back.
-        A message that became several, such as results of tools, leaves as a whole. The
-        system message and summaries stay.
+        They leave in one step, even if others write to the session at the same time.
+        The history keeps them with the reason `popped`, and `restore` puts them back.
+        An original that became several messages counts as one, and leaves as a whole.
+        The system message and summaries stay.
 
         Args:
-            n: How many, from 1 to 500.
+            n: The number of originals, from 1 to 500.
 
         Returns:
-            The originals, oldest first; fewer if the window has fewer.
+            The originals, oldest first. There are fewer than `n` if the window has
+            fewer.
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_AT_ONCE:
             raise InvalidInput("n", f"must be a whole number from 1 to {MOST_AT_ONCE}")

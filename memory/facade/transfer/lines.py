@@ -10,10 +10,10 @@ UTF-8. An object is a message:
 - The creation time is the first of `at`, `time`, `timestamp`, `created_at`,
   `createdAt`, `create_time`, `ts` and `date`. It is ISO 8601 with a zone, or seconds
   since 1970; numbers above 10^12 are milliseconds.
-- `id` becomes the entry's key, so a repeated import writes nothing twice. If the
-  message names a conversation, the key includes it, because many exports number the
-  messages of each conversation from 1. Without an `id`, the key is the file's name and
-  the message's position.
+- The entry's id derives from `id`, so a repeated import writes nothing twice. If the
+  message names a conversation, the id derives from it too, because many exports number
+  the messages of each conversation from 1. Without an `id`, it derives from the file's
+  name and the message's position. The entry has no `key`.
 - `tags`, `metadata`, `type`, `title`, `source` and `expires_at` are those of the entry.
 - The role and all other fields are kept in the entry's metadata. Nothing is dropped.
 
@@ -33,8 +33,9 @@ An object can also be a line of an export, marked by its `format`:
 - a document, which keeps its scope and key;
 - a record of another kind. Sessions and events of their logs keep the session's id.
 
-Unless an import keeps ids, an entry gets a new one. Its old id becomes its key, and
-references in the file are changed to the new id. Its kept versions are left out.
+Unless an import keeps ids, an entry gets a new one. It derives from the key of the
+entry, or from the old id of an entry without a key. References in the file are changed
+to the new id. Kept versions are left out.
 References to entries that are not in the file are provenance and stay unchanged.
 
 Errors describe the problem of a line without quoting it.

@@ -110,7 +110,7 @@ Says = Callable[[_ScratchpadTail], Awaitable[dict[str, FieldValue]]]
 
 
 class _Repeated(Exception):
-    """Raised where a request has appended its text before."""
+    """Raised if a request has appended its text before."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
