@@ -354,3 +354,10 @@ async def test_attributes_of_a_session_change_at_the_version_that_was_read(memor
     now = (await session.info()).attributes_version
     told = await memory.sessions.update("talk", system="Be short.", expected_version=now)
     assert told.attributes_version > now
+
+
+@pytest.mark.parametrize("named", ["entry_ids", "keys"])
+async def test_at_most_a_thousand_entries_are_asked_for_at_once(memory: Memory, named: str) -> None:
+    where: dict[str, Any] = {"scope": USER} if named == "keys" else {}
+    with pytest.raises(InvalidInput, match=f"{named}: .*1,?000"):
+        await memory.get_many(**where, **{named: ["x"] * 1_001})

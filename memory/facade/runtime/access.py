@@ -213,7 +213,7 @@ class Access:
                 raise InvalidInput("keys", f"is missing. {_NAMES_ENTRY}")
             if entry_ids is None:
                 raise InvalidInput("entry_ids", f"is missing. {_NAMES_ENTRY}")
-            return ids_of(entry_ids)
+            return ids_of(validation.sequence("entry_ids", entry_ids, at_most=validation.MAX_LIMIT))
         if entry_ids is not None:
             raise InvalidInput("keys", f"does not go with ids, which name entries alone. {_NAMES_ENTRY}")
         return [
