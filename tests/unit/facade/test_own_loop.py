@@ -14,7 +14,7 @@ import textwrap
 import threading
 import traceback
 import warnings
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -883,6 +883,17 @@ def test_an_iteration_that_is_collected_on_the_private_loop_is_ended_there(
     assert ignored == []
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own answer to SIGINT, also where the tests run in the background: a
+    shell lets those ignore it.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_of_a_blocking_call_cancels_it() -> None:
     gate, main = Gate(), threading.main_thread().ident or 0
 

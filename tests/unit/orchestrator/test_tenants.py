@@ -799,7 +799,7 @@ async def test_twenty_scopes_take_no_more_calls_than_they_must(world: World) -> 
     await world.flush()
     before = sum(len(store.steps) for store in world.stores)
     assert (await world.engine.tenants.erase(TENANT)).scopes == 20
-    assert sum(len(store.steps) for store in world.stores) - before <= 2_880
+    assert sum(len(store.steps) for store in world.stores) - before <= 2_930
 
 
 # -- beside others ---------------------------------------------------------------------
