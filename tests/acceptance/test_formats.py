@@ -25,6 +25,21 @@ from tests.support.depth import drawn as draws
 
 config = keeping_bytes()
 HIDDEN = "xylophone-in-the-attic"
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+UNREAD = [
+    ("gemini", "content", {"role": "user", "content": "hi"}),
+    ("gemini", "content", {"role": "user", "content": "hi", "parts": [{"text": ""}]}),
+    ("vercel", "content", {"role": "user", "content": [{"type": "text", "text": "hi"}]}),
+    ("llamaindex", "content", {"role": "user", "content": "hi", "additional_kwargs": {}}),
+    ("ollama", "parts", {"role": "user", "parts": [{"text": "hi"}]}),
+    ("bedrock", "text", {"role": "user", "text": "hi"}),
+    ("openai_responses", "parts", {"role": "user", "parts": [{"text": "hi"}]}),
+    *(
+        (name, "tool_calls", {"role": "assistant", "content": None, "tool_calls": [CALL]})
+        for name in ("anthropic", "bedrock", "openai_responses", "vercel")
+    ),
+]
+"""Messages of another format than the named one; it reads none of their content."""
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -146,6 +161,7 @@ async def test_a_recognised_item_may_have_no_text(memory: Memory, format: str, i
             "gemini",
             {"parts": [{"inlineData": {"data": object(), "mimeType": "a/b"}}]},
         ),
+        *((unread, name, item) for name, unread, item in UNREAD),
         ("format", "morse", {"role": "user", "content": "hi"}),
     ],
 )
