@@ -18,7 +18,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import responses
 from memory.domain.shapes.registry import KEPT_WHOLE
-from memory.domain.shapes.tool_calls import is_made_up
+from memory.domain.shapes.tool_calls import is_made_up, kept_of
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """The text of a placeholder for a missing result."""
@@ -234,8 +234,17 @@ def stand_in(message: Message, found: OpenCall) -> Message:
         tool_call_id=call.id,
         name=call.name if is_unnamed else None,
         is_error=True,
-        extra={"no_call_id": True} if is_unnamed else {},
+        extra={"no_call_id": True} if is_unnamed and _shows_no_id(message, found) else {},
     )
+
+
+def _shows_no_id(message: Message, found: OpenCall) -> bool:
+    """Return whether the call came without an id, and goes out without one.
+
+    Other formats have no such calls, or show the id that the call got here.
+    """
+    kept = kept_of(message, message.shape) if message.shape in ("openai", "plain") else []
+    return bool(kept) and "unnamed" in kept[found.number]
 
 
 def stand_in_id(call: str) -> str:

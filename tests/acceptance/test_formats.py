@@ -25,6 +25,21 @@ from tests.support.depth import drawn as draws
 
 config = keeping_bytes()
 HIDDEN = "xylophone-in-the-attic"
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+UNREAD = [
+    ("gemini", "content", {"role": "user", "content": "hi"}),
+    ("gemini", "content", {"role": "user", "content": "hi", "parts": [{"text": ""}]}),
+    ("vercel", "content", {"role": "user", "content": [{"type": "text", "text": "hi"}]}),
+    ("llamaindex", "content", {"role": "user", "content": "hi", "additional_kwargs": {}}),
+    ("ollama", "parts", {"role": "user", "parts": [{"text": "hi"}]}),
+    ("bedrock", "text", {"role": "user", "text": "hi"}),
+    ("openai_responses", "parts", {"role": "user", "parts": [{"text": "hi"}]}),
+    *(
+        (name, "tool_calls", {"role": "assistant", "content": None, "tool_calls": [CALL]})
+        for name in ("anthropic", "bedrock", "openai_responses", "vercel")
+    ),
+]
+"""Messages of another format than the named one; it reads none of their content."""
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -146,6 +161,7 @@ async def test_a_recognised_item_may_have_no_text(memory: Memory, format: str, i
             "gemini",
             {"parts": [{"inlineData": {"data": object(), "mimeType": "a/b"}}]},
         ),
+        *((unread, name, item) for name, unread, item in UNREAD),
         ("format", "morse", {"role": "user", "content": "hi"}),
     ],
 )
@@ -262,6 +278,60 @@ async def test_pop_returns_the_newest_originals(memory: Memory, format: str) -> 
         assert await session.pop() == await session.pop(500) == []
         assert (await session.context()).messages == []
         assert (await session.info()).message_count == len(import_messages(given, format=format))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("gone", ["erased", "excluded"])
+async def test_pop_takes_one_original_of_which_the_first_part_is_gone(
+    memory: Memory, format: str, gone: str
+) -> None:
+    for seed in range(draws(10, quick=3)):
+        session = memory.session(f"{format}-{seed}")
+        for item in drawn(format, seed).items:
+            before = [one.id for one in (await session._stored_window()).messages]
+            stored = await session.append(copy.deepcopy(item), format=format)
+            if len(stored) == 1:
+                continue
+            assert stored[0].id is not None
+            await (session.erase(stored[0].id) if gone == "erased" else session.exclude(stored[0].id))
+            assert await session.pop()
+            assert [one.id for one in (await session._stored_window()).messages] == before
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("source", ["ollama", "gemini"])
+async def test_ids_made_for_calls_without_ids_come_back_where_they_were_given(
+    memory: Memory, source: str, format: str
+) -> None:
+    for seed in range(draws(10, quick=3)):
+        given = export_messages(import_messages(drawn(source, seed).items, format=source), format)
+        session = memory.session(f"{format}-{seed}")
+        await session.append(copy.deepcopy(given), format=format)
+        back = (await session.history(limit=1_000)).to(format)
+        if format == "plain":  # it is ours, and shows the ids that it got
+            assert all(one.pop("id") for one in back)
+        assert back == given
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+        {"role": "assistant", "content": "", "thinking": "so", "tool_calls": [{"function": {"name": "f"}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "function_f", "type": "function", "function": {"name": "f"}}],
+        },
+    ],
+    ids=["gemini", "ollama", "openai"],
+)
+async def test_the_result_of_an_interrupted_call_names_the_id_that_the_call_shows(
+    memory: Memory, item: dict[str, Any]
+) -> None:
+    session = memory.session("s1")
+    await session.append([{"role": "user", "content": "Do it."}, item])
+    _, call, result = (await session.context()).to("openai")
+    assert result["tool_call_id"] == call["tool_calls"][0]["id"] == "function_f"
 
 
 async def test_pop_leaves_what_is_no_message_of_the_window(memory: Memory) -> None:

@@ -14,6 +14,7 @@ from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
 from memory.domain.shapes.content_parts import content_as
 from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own
+from memory.domain.shapes.originals import is_same_original
 from memory.domain.shapes.tool_calls import call_back, call_of, told_apart
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -183,5 +184,5 @@ def _joins(before: Message, message: Message) -> bool:
     if Role.ASSISTANT in (before.role, message.role):
         return False
     if before.shape == message.shape == "anthropic":
-        return bool(message.extra.get("joined"))
+        return is_same_original(before, message)
     return before.role is Role.TOOL

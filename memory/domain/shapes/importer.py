@@ -43,6 +43,16 @@ _SEEN_BY_MODELS = {
 """Fields that must be JSON. In other fields a placeholder replaces a bad value."""
 _CONTENT_ELSEWHERE = ("parts", "text", "message", "contents", "blocks", "output")
 """Fields in which other formats have the text. They are not read."""
+_READ: dict[str, tuple[str, ...]] = {
+    "anthropic": ("content",),
+    "bedrock": ("content",),
+    "gemini": ("parts",),
+    "llamaindex": ("blocks",),
+    "ollama": ("content", "tool_calls"),
+    "openai_responses": ("content", "output"),
+    "vercel": ("parts",),
+}
+"""The fields in which a format has the content, where messages look alike."""
 _ANTHROPIC_ROLES = ("user", "assistant", "system")
 _ANTHROPIC_FIELDS = ("stop_reason", "stop_sequence")
 _ANTHROPIC_PARTS = {
@@ -94,10 +104,13 @@ def import_message(given: object, format: str = "auto") -> list[Message]:
         encoded, kinds = originals.encode(fields)
         copied = _copy_fields(encoded, keeps_all=True)
         messages = originals.keep(name, copied, KEPT_WHOLE[name].pieces(copied), kinds)
+        if not KEPT_WHOLE[name].is_one(fields):  # only the caller says that it is one
+            _refuse_unread(name, fields, messages)
     else:
         checked = _copy_fields(fields)
         _check_content(checked)
         messages = _from_fields(checked, name)
+        _refuse_unread(name, fields, messages)
     for message in messages:
         _check_names(message)
     return messages
@@ -154,6 +167,23 @@ def _check_content(fields: Fields) -> None:
         f"{path}content",
         f"{problem}, and so are tool calls and reasoning{unread}. Pass the text as 'content'. {_KNOWN}",
     )
+
+
+def _refuse_unread(format: str, fields: Fields, messages: Sequence[Message]) -> None:
+    """Raise `InvalidInput` for content that a format does not read, if it has no other.
+
+    The message is of another format then, and would be stored without its text.
+    """
+    if format not in _READ or any(one.content or one.reasoning or one.tool_calls for one in messages):
+        return
+    names = dict.fromkeys((*_CONTENT_FIELDS, *_CONTENT_ELSEWHERE))
+    unread = next((name for name in names if name not in _READ[format] and fields.get(name)), None)
+    if unread is not None:
+        raise InvalidInput(
+            unread,
+            f"is not read in the format '{format}', which has the text in '{_READ[format][0]}'. Name the"
+            f" format of the message, or omit format=. {_KNOWN}",
+        )
 
 
 def _check_names(message: Message) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
-from memory.domain.message import Message
+from memory.domain.message import Message, Role
 from memory.domain.shapes.fields import Fields
 from memory.domain.shapes.pieces import Path, Piece
 from memory.domain.shapes.tool_calls import as_json, is_made_up
@@ -228,7 +228,15 @@ def is_same_original(before: Message, message: Message) -> bool:
     if isinstance(kept, dict) and isinstance(known, dict):
         name, number, _ = _place_in_group(kept)
         return (name, number - 1) == _place_in_group(known)[:2]
-    return kept is known is None and bool(message.extra.get("joined"))
+    return kept is known is None and bool(message.extra.get("joined")) and _may_precede(before, message)
+
+
+def _may_precede(before: Message, message: Message) -> bool:
+    """Return whether a user message with results may become these neighbours.
+
+    The part between them may have been erased or taken out of the window.
+    """
+    return before.role is Role.TOOL or (before.role, message.role) == (Role.USER, Role.TOOL)
 
 
 # -- restoring -------------------------------------------------------------------------

@@ -34,11 +34,10 @@ def call_of(field: str, given: Fields, arguments: str = "arguments") -> tuple[To
         raise InvalidInput(
             f"{field}.{arguments}", f"must be JSON text or an object, not {type(value).__name__}"
         )
-    call_id = (
-        id_without(name) if given.get("id") in (None, "") else _not_empty(f"{field}.id", given.pop("id"))
-    )
-    if call_id == id_without(name):
-        kept["unnamed"] = True
+    if given.get("id") in (None, ""):
+        call_id, kept["unnamed"] = id_without(name), True
+    else:
+        call_id = _not_empty(f"{field}.id", given.pop("id"))
     return ToolCall(id=call_id, name=name, arguments=text), {**kept, **({"fields": given} if given else {})}
 
 
