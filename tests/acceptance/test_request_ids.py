@@ -196,6 +196,33 @@ async def test_a_repeat_of_a_write_whose_entry_was_deleted_creates_nothing(memor
 
 
 @SCOPES
+async def test_a_repeat_does_not_return_what_others_wrote_under_a_deleted_key(
+    memory: Memory, scope: Scope
+) -> None:
+    options: dict[str, Any] = {"scope": scope, "key": "home", "request_id": "r1"}
+    made = await memory.write("Lisbon", **options)
+    await memory.update(made.id, content="Porto", request_id="r1")
+    await memory.write_many(
+        [{"content": "Faro", "scope": scope, "key": "home"}], if_exists="replace", request_id="r1"
+    )
+    await memory.delete(made.id)
+    later = await memory.write("Coimbra", scope=scope, key="home", if_exists="replace")
+    assert later.id == made.id
+    with pytest.raises(Conflict, match="was deleted"):
+        await memory.write("Lisbon", **options)
+    with pytest.raises(NotFound):
+        await memory.update(made.id, content="Porto", request_id="r1")
+    with pytest.raises(PartialWrite, match="was deleted"):
+        await memory.write_many(
+            [{"content": "Faro", "scope": scope, "key": "home"}], if_exists="replace", request_id="r1"
+        )
+    assert await memory.entries.history(later.id) == [later]
+    changed = await memory.update(later.id, tags=["city"], request_id="r2")
+    await memory.update(later.id, tags=[])
+    assert await memory.update(later.id, tags=["city"], request_id="r2") == changed
+
+
+@SCOPES
 async def test_eight_calls_at_once_have_one_outcome(memory: Memory, scope: Scope) -> None:
     made = await asyncio.gather(*(memory.write("Lisbon", scope=scope, request_id="r1") for _ in range(8)))
     assert len({entry.id for entry in made}) == 1

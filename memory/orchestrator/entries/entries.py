@@ -43,7 +43,7 @@ from memory.orchestrator.storage.outbox import (
     no_room,
     write_steps,
 )
-from memory.orchestrator.storage.past_versions import kept_versions
+from memory.orchestrator.storage.past_versions import kept_versions, life_of
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import kept_version, version_at
@@ -636,13 +636,14 @@ class Entries:
     async def versions_of(self, tenant: str, wanted: Sequence[tuple[str, int]]) -> list[Entry | None]:
         """Return the given versions of entries; None for those that may not be shown.
 
-        If a version is not kept any more, its entry is returned as it is now.
+        If a version is not kept any more, its entry is returned as it is now. The
+        versions of a deleted entry are gone, also if its id is in use again.
         """
         located = await self._placement.locate_many(ENTRIES, [Key(tenant, one) for one, _ in wanted])
         found: dict[tuple[str, int], Record] = {}
         for (entry_id, version), there in zip(wanted, located, strict=True):
             record = there.record
-            if record is None or is_expired(record, self._placement.now()):
+            if record is None or is_expired(record, self._placement.now()) or version < life_of(record):
                 continue
             if record.version != version:
                 kept = await kept_versions(self._placement, record)
