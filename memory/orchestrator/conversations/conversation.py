@@ -272,6 +272,7 @@ class Conversation(WindowCompaction):
                     )
                 break
             except _StaleRead:
+                await self._same_life()  # a message in the cache is nowhere if the session was deleted
                 await patience.wait()
         await self._touch()
         return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
