@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from memory import ABSENT, Conflict, Entry, InvalidInput, NotFound, Scope, VersionConflict
+from memory import (
+    ABSENT,
+    Conflict,
+    Entry,
+    InvalidInput,
+    LegalHoldActive,
+    MemoryTiersError,
+    NotFound,
+    Scope,
+    VersionConflict,
+)
 from memory.facade.memory import Memory
 from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock
 
@@ -354,3 +364,27 @@ async def test_attributes_of_a_session_change_at_the_version_that_was_read(memor
     now = (await session.info()).attributes_version
     told = await memory.sessions.update("talk", system="Be short.", expected_version=now)
     assert told.attributes_version > now
+
+
+async def test_an_update_of_a_session_that_is_refused_leaves_its_version(memory: Memory) -> None:
+    await memory.sessions.create("plain", title="first")
+    await memory.sessions.create("talk", title="first", system="Be kind.")
+    await memory.admin.legal_holds.add("case", scope="session:talk", reason="a lawsuit")
+    for session, system, error in (
+        ("plain", "Be short.", NotFound),
+        ("talk", "Be short.", LegalHoldActive),
+        ("talk", "x" * 100_000, MemoryTiersError),
+    ):
+        before = await memory.session(session).info()
+        change: dict[str, Any] = {"system": system, "tags": ["a"], "request_id": f"{session} {len(system)}"}
+        with pytest.raises(error):
+            await memory.sessions.update(session, **change, expected_version=before.attributes_version)
+        assert await memory.session(session).info() == before
+    await memory.admin.legal_holds.remove("case")
+    with pytest.raises(InvalidInput, match="exceeds"):
+        await memory.sessions.update("talk", **change, expected_version=before.attributes_version)
+    change = {"system": "Be short.", "tags": ["a"], "request_id": "talk 9"}
+    changed = await memory.sessions.update("talk", **change, expected_version=before.attributes_version)
+    again = await memory.sessions.update("talk", **change, expected_version=before.attributes_version)
+    assert (again, changed.tags) == (changed, ["a"])
+    assert (await memory.session("talk").context()).messages[0].content == "Be short."

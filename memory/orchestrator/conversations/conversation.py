@@ -13,8 +13,6 @@ from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, HistoryPage, SessionState
 from memory.domain.shapes import forget_changed
 from memory.domain.shapes.originals import continues, is_same_original
-from memory.domain.validation import LARGE_TEXT_BYTES
-from memory.orchestrator.conversations.blobs.large_texts import large_texts
 from memory.orchestrator.conversations.log.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.log.folding import State, left_by
 from memory.orchestrator.conversations.log.forks import copied_on
@@ -25,8 +23,9 @@ from memory.orchestrator.conversations.log.session_state import (
     refuse_if_split,
     with_state,
 )
-from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
+from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like
 from memory.orchestrator.conversations.window.compaction import WindowCompaction
+from memory.orchestrator.conversations.window.handle import body_of_system
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.reading import (
     COPIED,
@@ -612,18 +611,8 @@ class Conversation(WindowCompaction):
         made: list[Message] = []
 
         async def compute(record: Record) -> Mapping[str, JsonValue]:
-            system = system_of(record)
-            if system is None:
-                raise NotFound(SYSTEM, "message")
-            new = system.model_copy(update=dict(changes))
-            if new != system:
-                await self._sessions.refuse_change(self._log.life)
-            if large := large_texts(new):
-                raise InvalidInput(
-                    str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes. Shorten it"
-                )
-            made.append(new)
-            return {"system": new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})}
+            made.append(await self._next_system(record, changes))
+            return {"system": body_of_system(made[-1])}
 
         record, state = await self._same_life(), (await self._log.load()).state
         self._record = await self._sessions.follow(record, state, self._placement.now(), compute=compute)
