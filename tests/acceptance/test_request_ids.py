@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory import ABSENT, Conflict, Entry, InvalidInput, NotFound, PartialWrite, Scope
+from memory import ABSENT, Conflict, Entry, InvalidInput, NotFound, PartialWrite, RejectedByGate, Scope
 from memory.facade.memory import Memory
 from memory.orchestrator.storage.collections import REQUESTS
 from memory.orchestrator.storage.requests import BegunRequest, Requests
@@ -220,6 +220,43 @@ async def test_a_repeat_does_not_return_what_others_wrote_under_a_deleted_key(
     changed = await memory.update(later.id, tags=["city"], request_id="r2")
     await memory.update(later.id, tags=[])
     assert await memory.update(later.id, tags=["city"], request_id="r2") == changed
+
+
+@pytest.mark.parametrize("hidden", ["blocked", "expired"])
+@BOTH
+async def test_a_repeat_returns_nothing_that_is_hidden_by_then(
+    memory: Memory, clock: Clock, hidden: str
+) -> None:
+    entries = [await memory.write(text, scope=USER, source="web") for text in ("one", "two")]
+    ids, until = [one.id for one in entries], DAY / 2
+    said: dict[str, Any] = {"scope": USER, "source": "web", "expires_at": until, "request_id": "r1"}
+    calls: list[tuple[Call, type[Exception]]] = [
+        (lambda m: m.write("a", **said), Conflict),
+        (lambda m: m.write("b", **said | {"request_id": "r2"}, key="b"), Conflict),
+        (lambda m: m.write("c", **said | {"request_id": "r3"}, key="c", if_exists="replace"), Conflict),
+        (lambda m: m.write("d", **said | {"request_id": "r4"}, key="d", if_exists="update"), Conflict),
+        (lambda m: m.update(ids[0], source="web", expires_at=until, request_id="r1"), NotFound),
+        (lambda m: m.update(ids[1], source="web", expires_at=until, request_id="r2"), NotFound),
+        (lambda m: m.compact(ids, lambda told: "both", request_id="r1"), NotFound),
+    ]
+    for call, _ in calls:
+        await call(memory)
+    if hidden == "blocked":
+        await memory.admin.block_source(source="web", reason="a bad page")
+    else:
+        clock.advance(until + timedelta(minutes=1))
+    for call, error in calls:
+        with pytest.raises((error, RejectedByGate)):
+            await call(memory)
+    assert len(await entries_of(memory)) == (7 if hidden == "blocked" else 0)
+
+
+@BOTH
+async def test_a_repeated_compaction_returns_the_version_that_it_made(memory: Memory) -> None:
+    source = await memory.write("one", scope=USER)
+    made = await memory.compact([source.id], lambda told: "short", request_id="r1")
+    await memory.update(made.id, content="edited")
+    assert await memory.compact([source.id], lambda told: "short", request_id="r1") == made
 
 
 @SCOPES

@@ -18,7 +18,7 @@ from memory.domain.time import micros
 from memory.domain.versions import version_conflict
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission
-from memory.orchestrator.entries.writing import EntryWriter
+from memory.orchestrator.entries.writing import EntryWriter, gone_error
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
@@ -465,6 +465,8 @@ class Entries:
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
         if home is not None and (done := await self._made_version(home[0], call.request)) is not None:
+            if not await self.writer.is_shown(home[0], done):
+                raise gone_error(key.id)
             return entry_of(done), True
         if home is not None and is_expired(home[0], now):
             if call.expected:
@@ -612,11 +614,18 @@ class Entries:
         return await self._replace(store, record, new, consistency)
 
     async def _find_made(self, tenant: str, entry_id: str, request: RequestMark) -> Record | None:
-        """Return the version of an entry that an earlier call of the request made."""
+        """Return the version of an entry that an earlier call of the request made.
+
+        Raises:
+            NotFound: The version may not be shown.
+        """
         if not ids.is_id(entry_id):
             return None
         record = (await self._placement.locate(ENTRIES, Key(tenant, entry_id))).record
-        return None if record is None else await self._made_version(record, request)
+        made = None if record is None else await self._made_version(record, request)
+        if record is not None and made is not None and not await self.writer.is_shown(record, made):
+            raise NotFound(entry_id)
+        return made
 
     async def _made_version(self, record: Record, request: RequestMark | None) -> Record | None:
         """Return the version of the record that an earlier call of the request made.
