@@ -153,6 +153,18 @@ async def test_keep_returns_what_is_there_and_creates_what_is_missing(memory: Me
 
 
 @SCOPES
+async def test_keep_does_not_show_what_a_blocked_source_wrote(memory: Memory, scope: Scope) -> None:
+    false = await memory.write("Faro", scope=scope, key="home", source="web")
+    await memory.admin.block_source(source="web", reason="a bad page")
+    assert await memory.get(scope=scope, key="home") is None
+    with pytest.raises(Conflict, match="'home' is hidden") as caught:
+        await memory.write("Lisbon", scope=scope, key="home", if_exists="keep")
+    assert caught.value.existing_id == false.id
+    await memory.admin.unblock_source(source="web")
+    assert await memory.write("Lisbon", scope=scope, key="home", if_exists="keep") == false
+
+
+@SCOPES
 @pytest.mark.parametrize("if_exists", ["update", "replace", "keep"])
 async def test_a_deleted_or_expired_key_starts_afresh_and_a_retired_one_is_a_conflict(
     memory: Memory, clock: Clock, scope: Scope, if_exists: Any

@@ -446,7 +446,7 @@ class Entries:
 
         Raises:
             Conflict: The entry is retired, so it cannot be changed. Or the key has a
-                deleted entry, and `revive` is false.
+                deleted entry, and `revive` is false. Or "keep" finds a hidden entry.
             InvalidInput: There is no entry, and the draft has no text for a new one.
             VersionConflict: Another version than the expected one is stored.
         """
@@ -485,6 +485,7 @@ class Entries:
                 key.id,
             )
         if call.mode == "keep":
+            await self._refuse_hidden(record, call.draft)
             return entry_of(record), True
         new = await self._apply_call(record, call, now)
         if new is record:
@@ -497,6 +498,11 @@ class Entries:
         except NotFound:  # its scope was erased meanwhile
             return None
         return None if replaced is None else (entry_of(replaced), False)
+
+    async def _refuse_hidden(self, record: Record, draft: EntryDraft) -> None:
+        if not await self.trust.visible(record.key.tenant, [record]):
+            why = "hidden by a blocked source or the recall gate"
+            raise Conflict(f"the entry under key {draft.key!r} is {why}", record.key.id)
 
     async def _create(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
         draft = call.draft
