@@ -252,6 +252,22 @@ async def test_a_repeat_returns_nothing_that_is_hidden_by_then(
 
 
 @BOTH
+@pytest.mark.parametrize("erased", [[0], [1], [0, 1]], ids=str)
+async def test_a_repeated_append_brings_back_no_erased_message(memory: Memory, erased: list[int]) -> None:
+    session = await memory.sessions.create("s1")
+    said = [{"role": "user", "content": "my secret"}, {"role": "user", "content": "hello"}]
+    stored = await session.append(said, state={"turn": 1}, request_id="r1")
+    await session.append({"role": "user", "content": "later"}, state={"turn": 2})
+    for at in erased:
+        await session.erase(stored[at].id or "")
+    left = [one for at, one in enumerate(stored) if at not in erased]
+    before = await session.history()
+    assert await session.append(said, state={"turn": 1}, request_id="r1") == left
+    assert await session.history() == before
+    assert await session.state() == {"turn": 2}
+
+
+@BOTH
 async def test_a_repeated_compaction_returns_the_version_that_it_made(memory: Memory) -> None:
     source = await memory.write("one", scope=USER)
     made = await memory.compact([source.id], lambda told: "short", request_id="r1")

@@ -181,24 +181,28 @@ class Conversation(WindowCompaction):
 
         Args:
             request: The mark of the request. Messages without ids get ids that derive
-                from it, so that a repeat finds them. A repeat undoes no later edit, and
-                changes no state again.
+                from it, so that a repeat finds them. A repeat undoes no later edit or
+                erasure, and changes no state again.
         """
         there: dict[str, Message] = {}
+        erased: set[str] = set()
         if request is not None:
             names = message_ids(messages, request)
             new = [message.id is None for message in messages]
             for name, is_new in zip(names, new, strict=True):
                 if is_new and request.repeats and (found := await self.message(name)) is not None:
                     there[name] = found
+            if request.repeats:
+                gone = [name for name, is_new in zip(names, new, strict=True) if is_new and name not in there]
+                erased = await self._log.erased_ids(gone) if gone else erased
             messages = [
                 message if message.id is not None else message.model_copy(update={"id": name})
                 for message, name in zip(messages, names, strict=True)
             ]
-        rest = [message for message in messages if message.id not in there]
+        rest = [message for message in messages if message.id not in there and message.id not in erased]
         written = (
             await self.append_as_read(
-                rest, in_history=in_history, enters=in_history, change=None if there else change
+                rest, in_history=in_history, enters=in_history, change=None if there or erased else change
             )
             if rest or not messages
             else []
