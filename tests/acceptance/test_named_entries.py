@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from memory import ABSENT, Conflict, Entry, InvalidInput, NotFound, Scope, VersionConflict
+from memory import (
+    ABSENT,
+    Conflict,
+    Entry,
+    InvalidInput,
+    LegalHoldActive,
+    MemoryTiersError,
+    NotFound,
+    Scope,
+    VersionConflict,
+)
 from memory.facade.memory import Memory
 from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock
 
@@ -140,6 +150,18 @@ async def test_keep_returns_what_is_there_and_creates_what_is_missing(memory: Me
     await memory.update(first.id, content="Faro")
     kept = await memory.write("Lisbon", scope=scope, key="home", if_exists="keep")
     assert kept.content == "Faro"
+
+
+@SCOPES
+async def test_keep_does_not_show_what_a_blocked_source_wrote(memory: Memory, scope: Scope) -> None:
+    false = await memory.write("Faro", scope=scope, key="home", source="web")
+    await memory.admin.block_source(source="web", reason="a bad page")
+    assert await memory.get(scope=scope, key="home") is None
+    with pytest.raises(Conflict, match="'home' is hidden") as caught:
+        await memory.write("Lisbon", scope=scope, key="home", if_exists="keep")
+    assert caught.value.existing_id == false.id
+    await memory.admin.unblock_source(source="web")
+    assert await memory.write("Lisbon", scope=scope, key="home", if_exists="keep") == false
 
 
 @SCOPES
@@ -361,3 +383,27 @@ async def test_at_most_a_thousand_entries_are_asked_for_at_once(memory: Memory, 
     where: dict[str, Any] = {"scope": USER} if named == "keys" else {}
     with pytest.raises(InvalidInput, match=f"{named}: .*1,?000"):
         await memory.get_many(**where, **{named: ["x"] * 1_001})
+
+
+async def test_an_update_of_a_session_that_is_refused_leaves_its_version(memory: Memory) -> None:
+    await memory.sessions.create("plain", title="first")
+    await memory.sessions.create("talk", title="first", system="Be kind.")
+    await memory.admin.legal_holds.add("case", scope="session:talk", reason="a lawsuit")
+    for session, system, error in (
+        ("plain", "Be short.", NotFound),
+        ("talk", "Be short.", LegalHoldActive),
+        ("talk", "x" * 100_000, MemoryTiersError),
+    ):
+        before = await memory.session(session).info()
+        change: dict[str, Any] = {"system": system, "tags": ["a"], "request_id": f"{session} {len(system)}"}
+        with pytest.raises(error):
+            await memory.sessions.update(session, **change, expected_version=before.attributes_version)
+        assert await memory.session(session).info() == before
+    await memory.admin.legal_holds.remove("case")
+    with pytest.raises(InvalidInput, match="exceeds"):
+        await memory.sessions.update("talk", **change, expected_version=before.attributes_version)
+    change = {"system": "Be short.", "tags": ["a"], "request_id": "talk 9"}
+    changed = await memory.sessions.update("talk", **change, expected_version=before.attributes_version)
+    again = await memory.sessions.update("talk", **change, expected_version=before.attributes_version)
+    assert (again, changed.tags) == (changed, ["a"])
+    assert (await memory.session("talk").context()).messages[0].content == "Be short."

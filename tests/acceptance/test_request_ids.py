@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory import ABSENT, Conflict, Entry, InvalidInput, NotFound, PartialWrite, Scope
+from memory import ABSENT, Conflict, Entry, InvalidInput, NotFound, PartialWrite, RejectedByGate, Scope
 from memory.facade.memory import Memory
 from memory.orchestrator.storage.collections import REQUESTS
 from memory.orchestrator.storage.requests import BegunRequest, Requests
@@ -193,6 +193,86 @@ async def test_a_repeat_of_a_write_whose_entry_was_deleted_creates_nothing(memor
         await memory.update(made.id, content="Porto", request_id="r1")
     assert changed.id == made.id
     assert await entries_of(memory) == []
+
+
+@SCOPES
+async def test_a_repeat_does_not_return_what_others_wrote_under_a_deleted_key(
+    memory: Memory, scope: Scope
+) -> None:
+    options: dict[str, Any] = {"scope": scope, "key": "home", "request_id": "r1"}
+    made = await memory.write("Lisbon", **options)
+    await memory.update(made.id, content="Porto", request_id="r1")
+    await memory.write_many(
+        [{"content": "Faro", "scope": scope, "key": "home"}], if_exists="replace", request_id="r1"
+    )
+    await memory.delete(made.id)
+    later = await memory.write("Coimbra", scope=scope, key="home", if_exists="replace")
+    assert later.id == made.id
+    with pytest.raises(Conflict, match="was deleted"):
+        await memory.write("Lisbon", **options)
+    with pytest.raises(NotFound):
+        await memory.update(made.id, content="Porto", request_id="r1")
+    with pytest.raises(PartialWrite, match="was deleted"):
+        await memory.write_many(
+            [{"content": "Faro", "scope": scope, "key": "home"}], if_exists="replace", request_id="r1"
+        )
+    assert await memory.entries.history(later.id) == [later]
+    changed = await memory.update(later.id, tags=["city"], request_id="r2")
+    await memory.update(later.id, tags=[])
+    assert await memory.update(later.id, tags=["city"], request_id="r2") == changed
+
+
+@pytest.mark.parametrize("hidden", ["blocked", "expired"])
+@BOTH
+async def test_a_repeat_returns_nothing_that_is_hidden_by_then(
+    memory: Memory, clock: Clock, hidden: str
+) -> None:
+    entries = [await memory.write(text, scope=USER, source="web") for text in ("one", "two")]
+    ids, until = [one.id for one in entries], DAY / 2
+    said: dict[str, Any] = {"scope": USER, "source": "web", "expires_at": until, "request_id": "r1"}
+    calls: list[tuple[Call, type[Exception]]] = [
+        (lambda m: m.write("a", **said), Conflict),
+        (lambda m: m.write("b", **said | {"request_id": "r2"}, key="b"), Conflict),
+        (lambda m: m.write("c", **said | {"request_id": "r3"}, key="c", if_exists="replace"), Conflict),
+        (lambda m: m.write("d", **said | {"request_id": "r4"}, key="d", if_exists="update"), Conflict),
+        (lambda m: m.update(ids[0], source="web", expires_at=until, request_id="r1"), NotFound),
+        (lambda m: m.update(ids[1], source="web", expires_at=until, request_id="r2"), NotFound),
+        (lambda m: m.compact(ids, lambda told: "both", request_id="r1"), NotFound),
+    ]
+    for call, _ in calls:
+        await call(memory)
+    if hidden == "blocked":
+        await memory.admin.block_source(source="web", reason="a bad page")
+    else:
+        clock.advance(until + timedelta(minutes=1))
+    for call, error in calls:
+        with pytest.raises((error, RejectedByGate)):
+            await call(memory)
+    assert len(await entries_of(memory)) == (7 if hidden == "blocked" else 0)
+
+
+@BOTH
+@pytest.mark.parametrize("erased", [[0], [1], [0, 1]], ids=str)
+async def test_a_repeated_append_brings_back_no_erased_message(memory: Memory, erased: list[int]) -> None:
+    session = await memory.sessions.create("s1")
+    said = [{"role": "user", "content": "my secret"}, {"role": "user", "content": "hello"}]
+    stored = await session.append(said, state={"turn": 1}, request_id="r1")
+    await session.append({"role": "user", "content": "later"}, state={"turn": 2})
+    for at in erased:
+        await session.erase(stored[at].id or "")
+    left = [one for at, one in enumerate(stored) if at not in erased]
+    before = await session.history()
+    assert await session.append(said, state={"turn": 1}, request_id="r1") == left
+    assert await session.history() == before
+    assert await session.state() == {"turn": 2}
+
+
+@BOTH
+async def test_a_repeated_compaction_returns_the_version_that_it_made(memory: Memory) -> None:
+    source = await memory.write("one", scope=USER)
+    made = await memory.compact([source.id], lambda told: "short", request_id="r1")
+    await memory.update(made.id, content="edited")
+    assert await memory.compact([source.id], lambda told: "short", request_id="r1") == made
 
 
 @SCOPES

@@ -881,6 +881,24 @@ async def test_a_deleted_session_is_gone_with_its_entries_and_its_id_is_free(mem
     assert await window(again) == ["u1"]
 
 
+@pytest.mark.parametrize("is_created_again", [False, True])
+@pytest.mark.parametrize(
+    "options", [{"id": "m1"}, {"request_id": "r1"}, {}], ids=["id", "request", "neither"]
+)
+async def test_a_message_repeated_to_a_deleted_session_is_refused_at_once(
+    memory: Memory, options: dict[str, Any], is_created_again: bool
+) -> None:
+    said = {"role": "user", "content": "hello"}
+    session = await memory.sessions.create("s1")
+    await session.append(said, **options)
+    await memory.sessions.delete("s1")
+    if is_created_again:
+        await memory.sessions.create("s1")
+    with pytest.raises(NotFound):
+        await session.append(said, **options)
+    assert (await memory.sessions.get("s1") is not None) == is_created_again
+
+
 async def test_an_erased_message_is_gone_with_its_summary_and_its_number_stays(memory: Memory) -> None:
     session = memory.session("s1", system=SYSTEM)
     await session.append([user("u1", "u1"), user("u2", "u2"), user("u3", "u3")])

@@ -11,7 +11,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import check_expiry, check_title
 from memory.domain.errors import InvalidInput
-from memory.domain.message import SYSTEM, Message, Role
+from memory.domain.message import Message, Role
 from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
@@ -198,17 +198,7 @@ class Sessions:
 
         async def update(mark: RequestMark | None) -> SessionInfo:
             opened = await conversations.open(tenant, SessionDraft(named), create=False)
-            version = expected
-            if mark is not None and mark.repeats and await opened.was_made_by(mark):
-                return await opened.info()
-            if prompt is not None:
-                if version is not None:
-                    await opened.describe({}, expected=version, renew=True)
-                    version = None
-                await opened.update(SYSTEM, {"content": prompt})
-            return await opened.describe(
-                told, expected=version, renew=prompt is not None, request=mark, **said
-            )
+            return await opened.describe(told, expected=expected, system=prompt, request=mark, **said)
 
         async def read(noted: Any) -> SessionInfo:
             return await (await conversations.open(tenant, SessionDraft(named), create=False)).info()

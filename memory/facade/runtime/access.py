@@ -64,6 +64,7 @@ from memory.orchestrator.conversations.blobs.manifests import artifact_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries.entries import UpsertMode
+from memory.orchestrator.entries.writing import gone_error
 from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.callbacks import invoke
 from memory.orchestrator.storage.collections import SYSTEM_TENANT
@@ -408,7 +409,7 @@ class Access:
             written = {at: entry for at, entry in enumerate(found) if entry is not None}
             if len(written) < len(found):
                 gone = {
-                    at: _gone_error(noted["entries"][at][0]) for at in range(len(found)) if at not in written
+                    at: gone_error(noted["entries"][at][0]) for at in range(len(found)) if at not in written
                 }
                 raise PartialWrite(written, gone)
             return list(written.values())
@@ -492,7 +493,7 @@ class Access:
         async def read(noted: Any) -> _Written:
             [entry] = await self._entries_of(noted)
             if entry is None:
-                raise _gone_error(noted["entries"][0][0])
+                raise gone_error(noted["entries"][0][0])
             if mode.get("detect_conflicts"):
                 entry = entry.with_conflict_report(ConflictReport())
             return _Written(entry, True, tuple(noted["requested"]), tuple(noted["superseded"]))
@@ -799,13 +800,6 @@ class Access:
 def _entry_notes(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what is noted about entries that a request has stored."""
     return {"entries": [(entry.id, entry.version) for entry in entries]}
-
-
-def _gone_error(entry_id: str) -> Conflict:
-    return Conflict(
-        f"entry {entry_id}, which this request has written, was deleted, has expired or is hidden. Use a new"
-        " request_id to write another entry"
-    )
 
 
 def _kind_of(scope: Scope | str | None) -> ScopeKind | None:

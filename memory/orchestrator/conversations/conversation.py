@@ -13,8 +13,6 @@ from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, HistoryPage, SessionState
 from memory.domain.shapes import forget_changed
 from memory.domain.shapes.originals import continues, is_same_original
-from memory.domain.validation import LARGE_TEXT_BYTES
-from memory.orchestrator.conversations.blobs.large_texts import large_texts
 from memory.orchestrator.conversations.log.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.log.folding import State, left_by
 from memory.orchestrator.conversations.log.forks import copied_on
@@ -25,8 +23,9 @@ from memory.orchestrator.conversations.log.session_state import (
     refuse_if_split,
     with_state,
 )
-from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
+from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like
 from memory.orchestrator.conversations.window.compaction import WindowCompaction
+from memory.orchestrator.conversations.window.handle import body_of_system
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.reading import (
     COPIED,
@@ -182,24 +181,28 @@ class Conversation(WindowCompaction):
 
         Args:
             request: The mark of the request. Messages without ids get ids that derive
-                from it, so that a repeat finds them. A repeat undoes no later edit, and
-                changes no state again.
+                from it, so that a repeat finds them. A repeat undoes no later edit or
+                erasure, and changes no state again.
         """
         there: dict[str, Message] = {}
+        erased: set[str] = set()
         if request is not None:
             names = message_ids(messages, request)
             new = [message.id is None for message in messages]
             for name, is_new in zip(names, new, strict=True):
                 if is_new and request.repeats and (found := await self.message(name)) is not None:
                     there[name] = found
+            if request.repeats:
+                gone = [name for name, is_new in zip(names, new, strict=True) if is_new and name not in there]
+                erased = await self._log.erased_ids(gone) if gone else erased
             messages = [
                 message if message.id is not None else message.model_copy(update={"id": name})
                 for message, name in zip(messages, names, strict=True)
             ]
-        rest = [message for message in messages if message.id not in there]
+        rest = [message for message in messages if message.id not in there and message.id not in erased]
         written = (
             await self.append_as_read(
-                rest, in_history=in_history, enters=in_history, change=None if there else change
+                rest, in_history=in_history, enters=in_history, change=None if there or erased else change
             )
             if rest or not messages
             else []
@@ -272,6 +275,7 @@ class Conversation(WindowCompaction):
                     )
                 break
             except _StaleRead:
+                await self._same_life()  # a message in the cache is nowhere if the session was deleted
                 await patience.wait()
         await self._touch()
         return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
@@ -611,18 +615,8 @@ class Conversation(WindowCompaction):
         made: list[Message] = []
 
         async def compute(record: Record) -> Mapping[str, JsonValue]:
-            system = system_of(record)
-            if system is None:
-                raise NotFound(SYSTEM, "message")
-            new = system.model_copy(update=dict(changes))
-            if new != system:
-                await self._sessions.refuse_change(self._log.life)
-            if large := large_texts(new):
-                raise InvalidInput(
-                    str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes. Shorten it"
-                )
-            made.append(new)
-            return {"system": new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})}
+            made.append(await self._next_system(record, changes))
+            return {"system": body_of_system(made[-1])}
 
         record, state = await self._same_life(), (await self._log.load()).state
         self._record = await self._sessions.follow(record, state, self._placement.now(), compute=compute)

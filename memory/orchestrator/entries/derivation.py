@@ -31,7 +31,7 @@ from memory.orchestrator.storage.entry_records import apply_changes, entry_of, r
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
-from memory.orchestrator.storage.past_versions import MADE_OF, oldest_in
+from memory.orchestrator.storage.past_versions import MADE_OF, kept_versions, oldest_in
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
@@ -356,6 +356,9 @@ class Derivation:
         """Return the entry that an earlier call of a request has made, if any.
 
         Its pending steps are carried out, such as the deletion of its sources.
+
+        Raises:
+            NotFound: The entry may not be shown.
         """
         home = (await self._placement.locate(ENTRIES, key)).home()
         if home is None:
@@ -367,7 +370,10 @@ class Derivation:
         await self._deliveries.deliver(
             [OutboxRecord(ENTRIES, store, replace(record, owed=owed))], consistency
         )
-        return entry_of(record)
+        first = next(iter(await kept_versions(self._placement, record)), record)
+        if not await self._entries.writer.is_shown(record, first):
+            raise NotFound(key.id)
+        return entry_of(replace(first, tier=record.tier))
 
     async def _invoke_callback(
         self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]

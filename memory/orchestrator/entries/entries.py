@@ -18,7 +18,7 @@ from memory.domain.time import micros
 from memory.domain.versions import version_conflict
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission
-from memory.orchestrator.entries.writing import EntryWriter
+from memory.orchestrator.entries.writing import EntryWriter, gone_error
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
@@ -43,7 +43,7 @@ from memory.orchestrator.storage.outbox import (
     no_room,
     write_steps,
 )
-from memory.orchestrator.storage.past_versions import kept_versions
+from memory.orchestrator.storage.past_versions import kept_versions, life_of
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import kept_version, version_at
@@ -446,7 +446,7 @@ class Entries:
 
         Raises:
             Conflict: The entry is retired, so it cannot be changed. Or the key has a
-                deleted entry, and `revive` is false.
+                deleted entry, and `revive` is false. Or "keep" finds a hidden entry.
             InvalidInput: There is no entry, and the draft has no text for a new one.
             VersionConflict: Another version than the expected one is stored.
         """
@@ -465,6 +465,8 @@ class Entries:
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
         if home is not None and (done := await self._made_version(home[0], call.request)) is not None:
+            if not await self.writer.is_shown(home[0], done):
+                raise gone_error(key.id)
             return entry_of(done), True
         if home is not None and is_expired(home[0], now):
             if call.expected:
@@ -483,6 +485,7 @@ class Entries:
                 key.id,
             )
         if call.mode == "keep":
+            await self._refuse_hidden(record, call.draft)
             return entry_of(record), True
         new = await self._apply_call(record, call, now)
         if new is record:
@@ -495,6 +498,11 @@ class Entries:
         except NotFound:  # its scope was erased meanwhile
             return None
         return None if replaced is None else (entry_of(replaced), False)
+
+    async def _refuse_hidden(self, record: Record, draft: EntryDraft) -> None:
+        if not await self.trust.visible(record.key.tenant, [record]):
+            why = "hidden by a blocked source or the recall gate"
+            raise Conflict(f"the entry under key {draft.key!r} is {why}", record.key.id)
 
     async def _create(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
         draft = call.draft
@@ -612,11 +620,18 @@ class Entries:
         return await self._replace(store, record, new, consistency)
 
     async def _find_made(self, tenant: str, entry_id: str, request: RequestMark) -> Record | None:
-        """Return the version of an entry that an earlier call of the request made."""
+        """Return the version of an entry that an earlier call of the request made.
+
+        Raises:
+            NotFound: The version may not be shown.
+        """
         if not ids.is_id(entry_id):
             return None
         record = (await self._placement.locate(ENTRIES, Key(tenant, entry_id))).record
-        return None if record is None else await self._made_version(record, request)
+        made = None if record is None else await self._made_version(record, request)
+        if record is not None and made is not None and not await self.writer.is_shown(record, made):
+            raise NotFound(entry_id)
+        return made
 
     async def _made_version(self, record: Record, request: RequestMark | None) -> Record | None:
         """Return the version of the record that an earlier call of the request made.
@@ -636,13 +651,14 @@ class Entries:
     async def versions_of(self, tenant: str, wanted: Sequence[tuple[str, int]]) -> list[Entry | None]:
         """Return the given versions of entries; None for those that may not be shown.
 
-        If a version is not kept any more, its entry is returned as it is now.
+        If a version is not kept any more, its entry is returned as it is now. The
+        versions of a deleted entry are gone, also if its id is in use again.
         """
         located = await self._placement.locate_many(ENTRIES, [Key(tenant, one) for one, _ in wanted])
         found: dict[tuple[str, int], Record] = {}
         for (entry_id, version), there in zip(wanted, located, strict=True):
             record = there.record
-            if record is None or is_expired(record, self._placement.now()):
+            if record is None or is_expired(record, self._placement.now()) or version < life_of(record):
                 continue
             if record.version != version:
                 kept = await kept_versions(self._placement, record)

@@ -389,6 +389,10 @@ class EntryWriter:
         if there.record is not None:
             if (conflict := _conflict(one, there.record)) is not None:
                 raise conflict
+            if one.request is not None and one.request.repeats:
+                first = await self._first_version(there.record)
+                if not await self.is_shown(there.record, first):
+                    raise gone_error(there.record.key.id)
             one.replayed = not is_same_write(one.record, there.record)
             return entry_of(
                 replace(
@@ -400,6 +404,11 @@ class EntryWriter:
             raise StoreUnavailable(one.store.name, f"the entry under {one.name} is moving; try again")
         deleted_at = moment(there.tombstone.version)
         raise Conflict(_was_deleted(one, deleted_at), one.record.key.id, deleted_at=deleted_at)
+
+    async def is_shown(self, record: Record, made: Record) -> bool:
+        """Return whether a repeat may return a version of the record."""
+        tenant, is_over = record.key.tenant, is_expired(record, self._placement.now())
+        return not is_over and bool(await self._trust.visible(tenant, [made]))
 
     async def _first_version(self, record: Record) -> Record:
         if record.previous is None:
@@ -449,6 +458,14 @@ def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
     ):
         return None  # the entry itself, from which the file was exported
     return Conflict(f"{one.name} was used in this scope for another entry", stands.key.id)
+
+
+def gone_error(entry_id: str) -> Conflict:
+    """Return the conflict of a repeated request whose entry may not be returned."""
+    return Conflict(
+        f"entry {entry_id}, which this request has written, was deleted, has expired or is hidden. Use a new"
+        " request_id to write another entry"
+    )
 
 
 def _was_deleted(one: PendingEntry, when: datetime) -> str:

@@ -46,6 +46,11 @@ def is_kept(record: Record) -> bool:
     return record.fields.get("entry_id") is not None
 
 
+def life_of(record: Record) -> int:
+    """Return the version of the record's birth; 0 if it is the first under its id."""
+    return int(str(record.body.get(LIFE, 0)))
+
+
 def same_life(record: Record, other: Record) -> bool:
     """Return whether both are versions of one life of their entry.
 

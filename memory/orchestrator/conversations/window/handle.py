@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from memory.domain.errors import MemoryTiersError, NotFound
-from memory.domain.message import Message
+from memory.domain.errors import InvalidInput, MemoryTiersError, NotFound
+from memory.domain.message import SYSTEM, Message
 from memory.domain.session import SessionInfo
+from memory.domain.validation import LARGE_TEXT_BYTES
 from memory.domain.versions import version_conflict
+from memory.orchestrator.conversations.blobs.large_texts import large_texts
 from memory.orchestrator.conversations.log.events import Draft, Event, EventType
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.seen import LogSnapshot
@@ -24,6 +26,7 @@ from memory.orchestrator.conversations.sessions import (
     SessionRecords,
     attributes_version,
     info_of,
+    system_of,
 )
 from memory.orchestrator.conversations.window.history import History
 from memory.orchestrator.conversations.window.reading import Window, WindowExtent, read_window, window_at_hand
@@ -39,6 +42,12 @@ from memory.ports.tokens import TokenCounter
 log = logging.getLogger(__name__)
 
 _ALL = WindowExtent()
+
+
+def body_of_system(system: Message) -> JsonValue:
+    """Return how the record of a session holds its system message."""
+    held: JsonValue = system.model_dump(mode="json", exclude_defaults=True, exclude={"id"})
+    return held
 
 
 class Handle:
@@ -191,7 +200,7 @@ class Handle:
         told: Mapping[str, FieldValue],
         *,
         expected: int | None = None,
-        renew: bool = False,
+        system: str | None = None,
         request: RequestMark | None = None,
         **changes: JsonValue,
     ) -> SessionInfo:
@@ -202,12 +211,13 @@ class Handle:
 
         Args:
             expected: The version of the attributes that must be stored.
-            renew: Give the attributes a new version even if nothing changes here.
+            system: The new text of the system message.
             request: The mark of the request. A repeat of it changes nothing.
 
         Raises:
-            LegalHoldActive: The session is under legal hold, and a title or metadata
-                would be overwritten.
+            LegalHoldActive: The session is under legal hold, and a title, metadata or
+                system message would be overwritten.
+            NotFound: It has no system message that `system` would replace.
             VersionConflict: Its attributes have another version than the expected one.
         """
 
@@ -215,7 +225,9 @@ class Handle:
             stored = attributes_version(there)
             if expected not in (None, stored):
                 raise version_conflict(f"session {self.id}", expected, stored, self.id)
-            new = {ATTRIBUTES: self._placement.next_version(max(stored, there.version))}
+            new: dict[str, JsonValue] = {ATTRIBUTES: self._placement.next_version(max(stored, there.version))}
+            if system is not None:
+                new["system"] = body_of_system(await self._next_system(there, {"content": system}))
             return new if request is None else new | {MADE_BY: marks_with(there, request)}
 
         record, seen = await both_at_once(self._same_life(), self._log.load())
@@ -227,7 +239,7 @@ class Handle:
             await self._sessions.refuse_change(self._log.life)
         if (
             changes
-            or renew
+            or system is not None
             or any((record.fields.get(name) or None) != (value or None) for name, value in told.items())
         ):
             record = await self._sessions.follow(
@@ -236,9 +248,19 @@ class Handle:
         self._record = record
         return info_of(record, seen.state, self._log.gaps)
 
-    async def was_made_by(self, request: RequestMark) -> bool:
-        """Return whether a request created the session or changed its attributes."""
-        return was_made_by(await self._same_life(), request)
+    async def _next_system(self, record: Record, changes: Mapping[str, Any]) -> Message:
+        """Return the system message of the record with these changes."""
+        system = system_of(record)
+        if system is None:
+            raise NotFound(SYSTEM, "message")
+        new = system.model_copy(update=dict(changes))
+        if new != system:
+            await self._sessions.refuse_change(self._log.life)
+        if large := large_texts(new):
+            raise InvalidInput(
+                str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes. Shorten it"
+            )
+        return new
 
     async def note_access(self) -> datetime:
         """Note a read of the session; return its time.
