@@ -380,9 +380,9 @@ async def test_attributes_of_a_session_change_at_the_version_that_was_read(memor
 
 @pytest.mark.parametrize("named", ["entry_ids", "keys"])
 async def test_at_most_a_thousand_entries_are_asked_for_at_once(memory: Memory, named: str) -> None:
-    where: dict[str, Any] = {"scope": USER} if named == "keys" else {}
+    given: dict[str, Any] = {"scope": USER} if named == "keys" else {}
     with pytest.raises(InvalidInput, match=f"{named}: .*1,?000"):
-        await memory.get_many(**where, **{named: ["x"] * 1_001})
+        await memory.get_many(**given | {named: ["x"] * 1_001})
 
 
 async def test_an_update_of_a_session_that_is_refused_leaves_its_version(memory: Memory) -> None:
