@@ -113,7 +113,7 @@ async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_rec
         assert missing == {HOLDS.name} | no_meaning, "of every kind: what is held is not erased"
 
         receipt = await memory.admin.erase_tenant()
-        assert receipt.scopes == 5, "two scopes, a conversation, two scratchpads"
+        assert receipt.scopes == 6, "two scopes, a conversation, two scratchpads, requests"
         assert receipt.records.keys() == {kind.collection.name for kind in KINDS.scoped} - no_meaning
         assert all(receipt.records.values())
         await memory.admin.flush()

@@ -161,7 +161,8 @@ async def test_what_is_rare_by_its_metadata_is_found_behind_what_answers_better(
             "tea", scope=USER, filter={"metadata": {"kind": "rare"}}, limit=1, known_at=known_at, explain=True
         )
         assert [hit.entry.metadata for hit in hits] == [{"kind": "rare"}]
-        assert hits.left_out == {"filtered_out": 300}
+        # a store that compares metadata itself returns none of the others
+        assert hits.left_out in ({}, {"filtered_out": 300})
 
 
 @pytest.mark.behaviour("D68")

@@ -2,6 +2,7 @@
 
 __all__ = [
     "compaction",
+    "handle",
     "history",
     "reading",
     "reads",
