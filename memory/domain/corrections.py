@@ -147,6 +147,11 @@ def _with_explained_call(method: Callable[..., Any]) -> Callable[..., Any]:
                 raise
         raise error
 
+    return as_coroutine_function(call, method)
+
+
+def as_coroutine_function(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
+    """Make `inspect.iscoroutinefunction` answer for a call as for the method."""
     if not inspect.iscoroutinefunction(method):
         return call
     if sys.version_info >= (3, 12):

@@ -4,9 +4,7 @@ wins, and the other gets `VersionConflict`.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from memory import ABSENT, Memory, Scope
 from tests.support.backends import marks_of
 from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
+from tests.support.processes import Racers, racers
 
 ROUNDS = drawn(1000, 12)
 SHARED = ("default", "files-only", "redis-only", "postgres-only", "mongo-only", "mariadb-only")
@@ -68,23 +67,15 @@ async def test_one_of_two_processes_wins_each_conditional_call(place: Any, tmp_p
     config = place.config(tmp_path)
     async with Memory(config, embedder="none") as memory:
         await memory.sessions.create("talk")
-        racers = {name: _started(config, name) for name in ("left", "right")}
-        try:
-            for racer in racers.values():
-                assert _answer(racer) == "open", racer.stderr.read() if racer.stderr else ""
-            wins = dict.fromkeys(racers, 0)
+        with racers(PROGRAM, config) as both:
+            wins = Counter[str]()
             for number in range(ROUNDS):
                 call = CALLS[number % len(CALLS)]
-                winner = await _race(memory, racers, call, f"{call} {number}")
-                wins[winner] += 1
-            assert sum(wins.values()) == ROUNDS
-        finally:
-            for racer in racers.values():
-                racer.kill()
-                racer.communicate()
+                wins[await _race(memory, both, call, f"{call} {number}")] += 1
+        assert wins.total() == ROUNDS
 
 
-async def _race(memory: Memory, racers: dict[str, subprocess.Popen[str]], call: str, key: str) -> str:
+async def _race(memory: Memory, both: Racers, call: str, key: str) -> str:
     """Let both call at once. Returns who won, once what is stored shows it."""
     if call == "session":
         version = (await memory.session("talk").info()).attributes_version
@@ -95,11 +86,7 @@ async def _race(memory: Memory, racers: dict[str, subprocess.Popen[str]], call: 
             else await memory.write("before", scope=ADA, key=key, expected_version=ABSENT)
         )
         version = "" if made is None else made.version
-    for racer in racers.values():
-        assert racer.stdin is not None
-        racer.stdin.write(json.dumps([call, key, version]) + "\n")
-        racer.stdin.flush()
-    winners = [name for name, racer in racers.items() if json.loads(_answer(racer))]
+    winners = [name for name, has_won in both.race(call, key, version).items() if has_won]
     assert len(winners) == 1, (call, key, winners)
     (winner,) = winners
     now = await memory.get(scope=ADA, key=key)
@@ -112,18 +99,3 @@ async def _race(memory: Memory, racers: dict[str, subprocess.Popen[str]], call: 
     else:
         assert (now is not None) == (call == "create")
     return winner
-
-
-def _answer(racer: subprocess.Popen[str]) -> str:
-    assert racer.stdout is not None
-    return racer.stdout.readline().strip()
-
-
-def _started(config: dict[str, Any], name: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, json.dumps(config), name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

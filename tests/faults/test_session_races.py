@@ -5,9 +5,6 @@ One wins each change that expects a version, and each message is popped by one.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from memory import Memory
 from tests.support.backends import marks_of
 from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
+from tests.support.processes import racers
 
 ROUNDS = drawn(1000, 10)
 SHARED = ("default", "files-only", "redis-only", "postgres-only", "mongo-only", "mariadb-only")
@@ -57,46 +55,15 @@ async def test_two_processes_race_for_the_state_and_for_the_newest(place: Any, t
     async with Memory(config, embedder="none") as memory:
         session = memory.session("talk")
         await session.append({"role": "user", "content": "first"})
-        racers = {name: _started(config, name) for name in ("left", "right")}
-        try:
-            for racer in racers.values():
-                assert _answer(racer) == "open", racer.stderr.read() if racer.stderr else ""
+        with racers(PROGRAM, config) as both:
             for _ in range(ROUNDS):
                 state = await session.state()
-                won = _race(racers, "state", state.version if state else "")
+                won = both.race("state", state.version if state else "")
                 assert sorted(won.values()) == [False, True]
                 (winner,) = (name for name, has_won in won.items() if has_won)
                 now = await session.state()
                 assert (now, now.version != state.version) == ({"winner": winner}, True)
                 shown = [one.text for one in (await session.context()).messages]
                 assert shown == ["first", f"{winner} 0", f"{winner} 1"]
-                popped = _race(racers, "pop", "")
+                popped = both.race("pop", "")
                 assert sorted(popped.values()) == [[f"{winner} 0"], [f"{winner} 1"]]
-        finally:
-            for racer in racers.values():
-                racer.kill()
-                racer.communicate()
-
-
-def _race(racers: dict[str, subprocess.Popen[str]], call: str, version: object) -> dict[str, Any]:
-    """Let both call at once, and return what each answers."""
-    for racer in racers.values():
-        assert racer.stdin is not None
-        racer.stdin.write(json.dumps([call, version]) + "\n")
-        racer.stdin.flush()
-    return {name: json.loads(_answer(racer)) for name, racer in racers.items()}
-
-
-def _answer(racer: subprocess.Popen[str]) -> str:
-    assert racer.stdout is not None
-    return racer.stdout.readline().strip()
-
-
-def _started(config: dict[str, Any], name: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, json.dumps(config), name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )

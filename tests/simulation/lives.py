@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -40,6 +40,7 @@ from tests.support.mutations import Mutation
 from tests.support.repeatable import repeatable
 
 NOTICED_WITHIN = 1_000
+NONE_FIXED: Mapping[int, str] = {}
 
 
 @dataclass(slots=True)
@@ -142,6 +143,18 @@ def play(world: W, main: Callable[[W], Coroutine[Any, Any, None]]) -> W:
     except Exception as error:  # noqa: BLE001 - whatever it is, the run did not end well, and which seed it was matters
         world.broken.append("stuck: " + "".join(traceback.format_exception(error)))
     return world
+
+
+def drawn_acts(
+    seed: int, number: int, weights: Mapping[str, int], count: int, fixed: Mapping[int, str] = NONE_FIXED
+) -> tuple[list[tuple[str, str]], Random]:
+    """What a worker does, each as a label and a kind, and what it draws from then; some
+    kinds are `fixed` by their place.
+    """
+    random = seeded(seed, 3, number)
+    kinds, odds = list(weights), list(weights.values())
+    drawn = [random.choices(kinds, odds)[0] for _ in range(count)]
+    return [(f"w{number}.{n}", fixed.get(n, kind)) for n, kind in enumerate(drawn)], random
 
 
 async def at_work(

@@ -11,10 +11,10 @@ import asyncio
 import dataclasses
 import functools
 import inspect
-import sys
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Never, Self
 
+from memory.domain.corrections import as_coroutine_function
 from memory.domain.errors import InvalidInput
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.loop_thread import LoopThread
@@ -141,21 +141,7 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         call.__name__, call.__qualname__ = made.__name__, made.__qualname__
         return call
 
-    return _as_coroutine_function(begin, method)
-
-
-def _as_coroutine_function(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `inspect.iscoroutinefunction` answer for a call as for the method."""
-    if not inspect.iscoroutinefunction(method):
-        return call
-    if sys.version_info >= (3, 12):
-        return inspect.markcoroutinefunction(call)
-
-    @functools.wraps(method)
-    async def awaited(*args: Any, **kwargs: Any) -> Any:
-        return await call(*args, **kwargs)
-
-    return awaited
+    return as_coroutine_function(begin, method)
 
 
 class _Unstarted:

@@ -39,7 +39,7 @@ from memory.domain.errors import (
     Unsupported,
     VersionConflict,
 )
-from memory.domain.versions import version_text
+from memory.domain.versions import version_conflict, version_text
 from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
 from memory.orchestrator.entries.admission import Admission, NewEntry
 from memory.orchestrator.erasure.erasure import Erasure
@@ -52,6 +52,7 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import part_of
 from memory.orchestrator.storage.versions import version_at
+from memory.policies.visibility import is_expired
 from memory.ports.query import (
     Condition,
     Count,
@@ -206,8 +207,7 @@ class Documents:
             raise CorruptRecord(self._home.name, stored.key.id, stored.problem)
         if not isinstance(stored, Record):
             return None
-        expired = stored.expires_at is not None and stored.expires_at < self._placement.now()
-        return None if expired else stored
+        return None if is_expired(stored, self._placement.now()) else stored
 
     async def _refresh(self, rows: Sequence[Record | None]) -> Sequence[Record | None]:
         """Move the expiry of documents that reads keep; return them as they are then.
@@ -687,10 +687,9 @@ class Documents:
 def _check(asked: ChangeRequest, there: Record | None) -> None:
     """Raise if the stored document is not what the request expects."""
     what = f"document {asked.key!r} of scope '{asked.scope}'"
-    current = None if there is None else version_text(there.version)
-    if asked.expected is not None and asked.expected != (0 if there is None else there.version):
-        expected = version_text(asked.expected) if asked.expected else "ABSENT"
-        raise VersionConflict(what, expected, current)
+    stored = None if there is None else there.version
+    if asked.expected is not None and asked.expected != (stored or 0):
+        raise version_conflict(what, asked.expected, stored)
     if isinstance(asked, PutRequest) and asked.strict and there is not None:
         raise Conflict(f"{what} exists already. Use if_exists='replace', or another key")
 

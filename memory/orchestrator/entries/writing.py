@@ -30,18 +30,13 @@ from memory.orchestrator.storage.past_versions import BORN_IN, kept_versions
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.sources import CONFIRMS, tracked_source, with_sources
-from memory.orchestrator.storage.versions import version_at
+from memory.orchestrator.storage.versions import CLOCK_SKEW, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.visibility import is_expired
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, PendingStep, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Outcome, Put
-
-CLOCK_SKEW = timedelta(minutes=5)
-"""How far a caller's clock may be ahead of ours before its `created_at` is refused as
-in the future.
-"""
 
 
 @dataclass(slots=True)

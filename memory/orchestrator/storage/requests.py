@@ -23,7 +23,7 @@ from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import REQUESTS
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.versions import version_at
+from memory.orchestrator.storage.versions import CLOCK_SKEW, version_at
 from memory.policies.visibility import is_expired
 from memory.ports.query import Has, Query, within
 from memory.ports.record import Corrupt, Key, Partition, Record
@@ -40,8 +40,6 @@ changed it. It keeps no earlier versions.
 """
 KEPT = timedelta(hours=24)
 """How long a request id is known."""
-CLOCK_SKEW = timedelta(minutes=5)
-"""How far the clocks of two processes may differ."""
 MAX_RESULT_BYTES = 64 * 1024
 """A longer result is not noted. A repeat then finds what was stored by its marks."""
 

@@ -6,12 +6,15 @@ The text of an entry before an edit is kept under its version (decision 024).
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from memory.domain import ids
 from memory.domain.enrichment import NOTES
 from memory.domain.time import micros
 from memory.ports.record import Key, Record, Role
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far the clocks of two processes may differ."""
 
 
 def version_at(now: datetime, stored: int = 0) -> int:

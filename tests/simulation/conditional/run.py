@@ -24,7 +24,17 @@ from memory.domain.scope import Scope
 from memory.domain.versions import stored_version
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, Record, Role, Tombstone
-from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of
+from tests.simulation.lives import (
+    Worker,
+    World,
+    at_work,
+    audited,
+    drawn_acts,
+    loop_of,
+    plan_of,
+    play,
+    servers_of,
+)
 from tests.simulation.loop import seeded
 from tests.simulation.world import HOME
 
@@ -213,15 +223,7 @@ async def _all(world: Run) -> None:
     await at_work(
         world,
         lambda process: Writer(world, process),
-        [_acts(world.seed, number) for number in range(WORKERS)],
+        [drawn_acts(world.seed, number, WEIGHTS, ACTS_EACH, {0: "create"}) for number in range(WORKERS)],
     )
     await audited(world, world.process("auditor"), 0, ROUNDS)
     world.judge()
-
-
-def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
-    random = seeded(seed, 3, number)
-    kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
-    acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
-    acts[0] = (f"w{number}.0", "create")
-    return acts, random

@@ -45,7 +45,7 @@ from memory.orchestrator.storage.session_keys import session_key
 from memory.ports.record import Key
 from tests.simulation.erasing.told import COPY, ERASED, OTHER, Act, Run, Watched
 from tests.simulation.faults import CLOCK_ERROR, Fault
-from tests.simulation.lives import Worker, at_work, audited, loop_of, plan_of, play, servers_of
+from tests.simulation.lives import Worker, at_work, audited, drawn_acts, loop_of, plan_of, play, servers_of
 from tests.simulation.loop import seeded
 from tests.simulation.setup import SETTINGS
 from tests.simulation.world import HOME
@@ -331,9 +331,7 @@ def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
     """The first erases in the middle; in most runs another does, at about the same
     time.
     """
-    random = seeded(seed, 3, number)
-    kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
-    acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
+    acts, random = drawn_acts(seed, number, WEIGHTS, ACTS_EACH)
     if number == 0 or (number == 1 and random.random() < 0.6):
         acts[3 + random.randrange(4)] = f"w{number}.end", "erase"
     return acts, random

@@ -27,7 +27,17 @@ from memory.orchestrator.documents.documents import ChangeRequest, DeleteRequest
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
 from memory.ports.record import Record
 from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault
-from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of
+from tests.simulation.lives import (
+    Worker,
+    World,
+    at_work,
+    audited,
+    drawn_acts,
+    loop_of,
+    plan_of,
+    play,
+    servers_of,
+)
 from tests.simulation.loop import seeded
 from tests.simulation.setup import SETTINGS
 from tests.simulation.world import HOME
@@ -301,7 +311,10 @@ async def _all(world: Run) -> None:
     await at_work(
         world,
         lambda process: Writer(world, process),
-        [_acts(world.seed, number) for number in range(WORKERS)],
+        [
+            drawn_acts(world.seed, number, WEIGHTS, ACTS_EACH, {2: "meet", 5: "meet"})
+            for number in range(WORKERS)
+        ],
     )
     comes_no_more = SETTINGS.mark_life.total_seconds() + 4 * CLOCK_ERROR  # chunks of which no document came
     engine = await audited(world, world.process("auditor"), comes_no_more, ROUNDS)
@@ -314,11 +327,3 @@ async def _all(world: Run) -> None:
         if one is not None:
             found[key] = one
     world.judge(found)
-
-
-def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
-    random = seeded(seed, 3, number)
-    kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
-    acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
-    acts[2], acts[5] = (f"w{number}.2", "meet"), (f"w{number}.5", "meet")
-    return acts, random

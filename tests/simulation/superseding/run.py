@@ -28,7 +28,17 @@ from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Role
-from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of
+from tests.simulation.lives import (
+    Worker,
+    World,
+    at_work,
+    audited,
+    drawn_acts,
+    loop_of,
+    plan_of,
+    play,
+    servers_of,
+)
 from tests.simulation.loop import seeded
 from tests.simulation.world import HOME
 
@@ -393,15 +403,10 @@ async def _all(world: Run) -> None:
     await at_work(
         world,
         lambda process: Writer(world, process),
-        [_acts(world.seed, number) for number in range(WORKERS)],
+        [
+            drawn_acts(world.seed, number, WEIGHTS, ACTS_EACH, {0: "supersede", 2: "meet"})
+            for number in range(WORKERS)
+        ],
     )
     await audited(world, world.process("auditor"), 0, ROUNDS)
     world.judge()
-
-
-def _acts(seed: int, number: int) -> tuple[list[tuple[str, str]], Random]:
-    random = seeded(seed, 3, number)
-    kinds, odds = list(WEIGHTS), list(WEIGHTS.values())
-    acts = [(f"w{number}.{n}", random.choices(kinds, odds)[0]) for n in range(ACTS_EACH)]
-    acts[0], acts[2] = (f"w{number}.0", "supersede"), (f"w{number}.2", "meet")
-    return acts, random

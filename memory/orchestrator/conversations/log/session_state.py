@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memory.domain import validation
-from memory.domain.errors import CorruptRecord, InvalidInput, VersionConflict
+from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.domain.session import SessionState
-from memory.domain.versions import ABSENT, version_text
+from memory.domain.versions import ABSENT, version_conflict, version_text
 from memory.orchestrator.conversations.log.events import STATE, Draft, EventType, LogTotals, place_key
 from memory.orchestrator.conversations.log.log import Log
 
@@ -43,11 +43,8 @@ class StateChange:
     def check_version(self, after: LogTotals, session_id: str) -> None:
         """Raise `VersionConflict` if the state has another version than expected."""
         if self.expected is not None and self.expected != after.state_version:
-            raise VersionConflict(
-                f"the state of session '{session_id}'",
-                "ABSENT" if self.expected == 0 else version_text(self.expected),
-                version_text(after.state_version) if after.state_place else None,
-            )
+            stored = after.state_version if after.state_place else None
+            raise version_conflict(f"the state of session '{session_id}'", self.expected, stored)
 
 
 async def read_state(log: Log, after: LogTotals) -> SessionState:
