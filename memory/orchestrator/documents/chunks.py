@@ -8,11 +8,12 @@ the document is stored; a sweep does so if the writer died. If no document names
 upload within `mark_life`, the sweep deletes the chunk. A writer that took longer than
 half of that time stores no document.
 
-A deletion may take chunks whose document is about to be stored. So the writer stores
-these again before it acknowledges the document. The document has the generation of its
-chunks, so an erasure takes both or refuses the document. Then the writer starts again.
-The step of a document that replaced a large one deletes the chunks of the earlier
-upload.
+The step of a document that is replaced or deleted deletes the chunks of its upload
+alone: the chunks of other uploads may be of a put that is under way. The sweep of an
+expired document, and the deletion of a damaged one, may take these too. So a writer
+stores missing chunks again before it acknowledges the document. The document has the
+generation of its chunks, so an erasure takes both or refuses the document. Then the
+writer starts again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetim
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
-from memory.ports.query import Eq, Query, within
+from memory.ports.query import Eq, Head, Query, within
 from memory.ports.record import Key, Partition, PendingStep, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Outcome, Put, Write
@@ -231,8 +232,11 @@ class Chunks:
         )
 
 
-def drop_step(document: Record) -> tuple[PendingStep, ...]:
-    """Return the step that deletes the chunks of a document that is replaced."""
+def drop_step(document: Record | Head) -> tuple[PendingStep, ...]:
+    """Return the step that deletes the chunks of a document that ends.
+
+    It spares the chunks of other uploads, whose document may be about to be stored.
+    """
     upload = document.fields.get("upload")
     if not isinstance(upload, str):
         return ()

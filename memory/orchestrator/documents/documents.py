@@ -444,10 +444,7 @@ class Documents:
             query = self._query(tenant, scope, keys, _DELETED_AT_ONCE, False, cursor)
             page = await self._page(query)
             await self._holds.refuse_partition(Partition(tenant, scope), whole=False)
-            writes = [
-                self._deletion(head.key, head.version, large=head.fields.get("upload") is not None)
-                for head in page.heads
-            ]
+            writes = [self._deletion(head.key, head.version, drop_step(head)) for head in page.heads]
             outcomes = await self._placement.write("document.delete", self._home, *writes) if writes else []
             done = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome.applied]
             await self._finish(done)
@@ -665,15 +662,14 @@ class Documents:
     ) -> Delete | None:
         """Return the write of a deletion, or None if there is nothing to delete."""
         if isinstance(stored, Corrupt) and asked.expected is None:
-            return replace(self._deletion(key, known or 0, large=True), when=Newer())
+            return replace(self._deletion(key, known or 0, _OF_CHUNKS), when=Newer())
         there = self._visible(stored)
         _check(asked, there)
         if there is None:
             return None
-        return self._deletion(key, there.version, large=there.fields.get("upload") is not None)
+        return self._deletion(key, there.version, drop_step(there))
 
-    def _deletion(self, key: Key, version: int, *, large: bool) -> Delete:
-        owed: tuple[PendingStep, ...] = _OF_CHUNKS if large else ()
+    def _deletion(self, key: Key, version: int, owed: tuple[PendingStep, ...]) -> Delete:
         return Delete(
             DOCUMENTS,
             key,

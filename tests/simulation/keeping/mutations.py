@@ -24,8 +24,9 @@ MUTATIONS: dict[str, Mutation] = {
     "chunks-of-an-earlier-value-stay": Mutation(
         documents, "Documents._put", "drop_step(stored) if isinstance(stored, Record) else ()", "()"
     ),
-    "chunks-of-a-deleted-value-stay": Mutation(
-        documents, "Documents._deletion", "_OF_CHUNKS if large else ()", "()"
+    "chunks-of-a-deleted-value-stay": Mutation(documents, "Documents._delete", "drop_step(there))", "())"),
+    "a-deletion-takes-chunks-of-a-put-under-way": Mutation(
+        documents, "Documents._delete", "drop_step(there))", "_OF_CHUNKS)"
     ),
     "chunks-of-a-refused-put-stay-for-good": Mutation(
         chunks,
