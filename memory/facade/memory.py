@@ -37,6 +37,7 @@ from memory.facade.resources.commands import Commands
 from memory.facade.resources.documents import Documents
 from memory.facade.resources.entries import Entries
 from memory.facade.resources.relations import Relations
+from memory.facade.resources.scopes import Scopes
 from memory.facade.resources.scratchpads import Scratchpads
 from memory.facade.resources.session import Session
 from memory.facade.resources.sessions import Sessions
@@ -301,6 +302,11 @@ class Memory(AsyncContext, LoopBound):
     def documents(self) -> Documents:
         """Documents: JSON or bytes under a key of a scope."""
         return Documents(self._access)
+
+    @property
+    def scopes(self) -> Scopes:
+        """List the scopes that hold something."""
+        return Scopes(self._access)
 
     @property
     def commands(self) -> Commands:

@@ -61,7 +61,8 @@ from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.provenance import Provenance
 from memory.domain.revert_report import RevertReport
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, ScopeKind, Subtree
+from memory.domain.scopes import ScopePage
 from memory.domain.session import (
     Compaction,
     Context,
@@ -100,7 +101,6 @@ from memory.facade.resources.session import MessageLike
 from memory.facade.route_report import RouteReport
 from memory.facade.runtime.access import (
     Access,
-    Scopes,
 )
 from memory.facade.search_options import (
     BrowseOptions,
@@ -178,6 +178,8 @@ class BlockingMemory:
     def scratchpads(self) -> BlockingScratchpads: ...
     @property
     def documents(self) -> BlockingDocuments: ...
+    @property
+    def scopes(self) -> BlockingScopes: ...
     @property
     def commands(self) -> BlockingCommands: ...
     @property
@@ -370,13 +372,13 @@ class BlockingEntries:
     def __init__(self, access: Access) -> None: ...
     def iterate(
         self,
-        scope: Scope | str | None = ...,
+        scope: Scope | Subtree | str | None = ...,
         *,
         filter: FilterInput | None = ...,
         include_retired: bool = ...,
     ) -> Iterator[Entry]: ...
     def delete_many(
-        self, filter: FilterInput, *, scope: Scope | str | None = ..., include_retired: bool = ...
+        self, filter: FilterInput, *, scope: Scope | Subtree | str | None = ..., include_retired: bool = ...
     ) -> DeletedEntries: ...
     def history(
         self,
@@ -416,12 +418,12 @@ class BlockingRelations:
         known_at: Moment | None = ...,
     ) -> list[Relation]: ...
     def expand(
-        self, entry_id: str, *, depth: int = ..., scope: Scopes | None = ..., superseded: bool = ...
+        self, entry_id: str, *, depth: int = ..., scope: BlockingScopes | None = ..., superseded: bool = ...
     ) -> Expansion: ...
-    def density(self, entry_id: str, *, scope: Scopes | None = ...) -> Density: ...
+    def density(self, entry_id: str, *, scope: BlockingScopes | None = ...) -> Density: ...
     def graph(
         self,
-        scope: Scopes | None = ...,
+        scope: BlockingScopes | None = ...,
         *,
         types: Sequence[EntryType | str] | None = ...,
         limit: int | None = ...,
@@ -436,6 +438,18 @@ class BlockingShortIds:
     def of(self, ids: Sequence[str], *, kind: NumberedKind = ...) -> dict[str, int]: ...
     def resolve(self, text: str) -> NumberedItem | None: ...
     def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]: ...
+
+class BlockingScopes:
+    def __init__(self, access: Access) -> None: ...
+    def list(
+        self,
+        prefix: Scope | Subtree | str | None = ...,
+        *,
+        kind: ScopeKind | str | None = ...,
+        max_depth: int | None = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> ScopePage: ...
 
 class BlockingScratchpads:
     def __init__(self, access: Access) -> None: ...
@@ -468,9 +482,18 @@ class BlockingDocuments:
     def apply(
         self, changes: Sequence[DocumentChange], *, atomic: bool = ...
     ) -> list[DocumentInfo | None]: ...
+    def find(
+        self,
+        scope: Scope | Subtree | str,
+        key: str,
+        *,
+        values: bool = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> DocumentPage: ...
     def list(
         self,
-        scope: Scope | str,
+        scope: Scope | Subtree | str,
         *,
         prefix: str = ...,
         start: str | None = ...,
@@ -488,7 +511,7 @@ class BlockingCommands:
         text: str,
         *,
         scope: Scope | str,
-        reads: Scopes | None = ...,
+        reads: BlockingScopes | None = ...,
         conversation: str | None = ...,
         agent: str | None = ...,
         profile: Profile | None = ...,
@@ -610,7 +633,7 @@ class BlockingSessions:
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
     def delegation(
-        self, session_id: str | None, *, scope: Scopes | None = ..., limit: int | None = ...
+        self, session_id: str | None, *, scope: BlockingScopes | None = ..., limit: int | None = ...
     ) -> Delegation: ...
     def update(
         self,
@@ -729,7 +752,7 @@ class BlockingAdmin:
     def __init__(self, access: Access) -> None: ...
     @property
     def legal_holds(self) -> BlockingLegalHolds: ...
-    def erase(self, scope: Scope | str, *, dry_run: bool = ...) -> ErasedScope: ...
+    def erase(self, scope: Scope | Subtree | str, *, dry_run: bool = ...) -> ErasedScope: ...
     def erase_tenant(self, *, dry_run: bool = ...) -> ErasedTenant: ...
     def erase_user(self, user: str | Scope, *, dry_run: bool = ...) -> ErasedUser: ...
     def block_source(
@@ -759,7 +782,7 @@ class BlockingAdmin:
         dry_run: bool = ...,
     ) -> RevertReport: ...
     def export(
-        self, scope: Scope | str | None = ..., *, filter: FilterInput | None = ...
+        self, scope: Scope | Subtree | str | None = ..., *, filter: FilterInput | None = ...
     ) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,

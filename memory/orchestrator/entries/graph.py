@@ -24,8 +24,8 @@ from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.policies.entry_query import EntryQuery
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, encode_cursor
-from memory.ports.record import Record
+from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, covers, encode_cursor
+from memory.ports.record import Partition, Record
 
 MOST_NODES = 50
 """The maximum number of entries in an expansion, with the first entry."""
@@ -366,15 +366,12 @@ class Graphs:
         """Return the entries at the hidden ends of `supersedes` links."""
         ends = {end for row in rows if row.fields["relation"] == SUPERSEDES for end in _ends(row)}
         found = await self._entries.get_many(asked.tenant, ends - there.keys(), retired=True)
-        scopes, at = (
-            {scope.text for scope in asked.scopes},
-            asked.as_of or asked.known_at or self._placement.now(),
-        )
+        at = asked.as_of or asked.known_at or self._placement.now()
         return {
             entry.id: entry
             for entry in found.values()
             if not entry.is_active(at)
-            and (not scopes or entry.scope.text in scopes)
+            and covers(asked.place, Partition(asked.tenant, entry.scope.text))
             and (not asked.types or entry.type in asked.types)
         }
 
