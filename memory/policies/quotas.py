@@ -35,7 +35,7 @@ class Quota(NamedModel):
     uploads and messages with such texts are refused. Changed messages, streamed
     messages and summaries of compactions count, but are not refused.
 
-    With `path`, such as `"path:teams/red/"`, the quota counts the path with everything
+    With `under`, such as `"path:teams/red/"`, the quota counts the path with everything
     below it, as one amount for each tenant.
 
     `document_bytes` limits documents, with their keys, values and metadata. A put that
@@ -50,7 +50,7 @@ class Quota(NamedModel):
     per: Literal["scope", "tenant"] = "scope"
     tenants: tuple[str, ...] = ()
     scope_kinds: tuple[ScopeKind, ...] = ()
-    path: str | None = Field(default=None, strict=True)
+    under: str | None = Field(default=None, strict=True)
     entries: int | None = Field(default=None, ge=1, strict=True)
     bytes: int | None = Field(default=None, ge=1, strict=True)
     artifact_bytes: int | None = Field(default=None, ge=1, strict=True)
@@ -67,8 +67,8 @@ class Quota(NamedModel):
                 "exactly one of entries, bytes, artifact_bytes and document_bytes is needed. For several"
                 " limits, write one quota each",
             )
-        if self.path is not None:
-            self._check_path(self.path)
+        if self.under is not None:
+            self._check_under(self.under)
         if self.document_bytes is not None and self.then == "evict":
             raise self._field_error("then", "'evict' applies to entries. Omit it for document_bytes")
         if self.document_bytes is not None and self.per == "tenant" and self.scope_kinds:
@@ -89,16 +89,16 @@ class Quota(NamedModel):
             raise self._field_error("evict", 'applies only to then = "evict"')
         return self
 
-    def _check_path(self, path: str) -> None:
+    def _check_under(self, path: str) -> None:
         try:
             kind = Scope.parse(path).kind
         except InvalidInput as error:
-            raise self._field_error("path", f"must be a path such as path:teams/red/: {error}") from None
+            raise self._field_error("under", f"must be a path such as path:teams/red/: {error}") from None
         if kind is not ScopeKind.PATH:
-            raise self._field_error("path", f"must be a path such as path:teams/red/, not a {kind} scope")
+            raise self._field_error("under", f"must be a path such as path:teams/red/, not a {kind} scope")
         for name in ("per", "scope_kinds", "artifact_bytes"):
             if name in self.model_fields_set:
-                raise self._field_error(name, "does not go with path, which counts one subtree. Omit it")
+                raise self._field_error(name, "does not go with under, which counts one subtree. Omit it")
         if self.then == "evict":
             raise self._field_error(
                 "then", "'evict' needs a quota per scope: it evicts entries of the scope that was written to"
@@ -121,7 +121,7 @@ class Quota(NamedModel):
         return (
             (not self.tenants or tenant in self.tenants)
             and (not self.scope_kinds or Scope.parse(scope).kind in self.scope_kinds)
-            and (self.path is None or scope.startswith(self.path))
+            and (self.under is None or scope.startswith(self.under))
         )
 
     def describe(self) -> str:
@@ -133,5 +133,5 @@ class Quota(NamedModel):
             if self.then == "refuse"
             else f"beyond it the {self.evict.replace('_', ' ')} entries are evicted"
         )
-        of = f"per {self.per}" if self.path is None else f"under {self.path}"
+        of = f"per {self.per}" if self.under is None else f"under {self.under}"
         return f"at most {self.most:,} {self.measure} {of}{kinds}{whose}; {beyond}"

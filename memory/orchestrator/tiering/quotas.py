@@ -56,8 +56,8 @@ class QuotaScope:
 
     @property
     def where(self) -> Where:
-        if self.quota.path is not None:
-            return Under(self.tenant, (self.quota.path,))
+        if self.quota.under is not None:
+            return Under(self.tenant, (self.quota.under,))
         return within(Partition(self.tenant, self.scope)) if self.scope else Tenant(self.tenant)
 
     @property
@@ -69,7 +69,7 @@ class QuotaScope:
         )
 
     def says(self) -> str:
-        kind = "scope" if self.quota.path is None else "path"
+        kind = "scope" if self.quota.under is None else "path"
         return f"{kind} '{self.scope}'" if self.scope else f"tenant '{self.tenant}'"
 
 
@@ -174,7 +174,7 @@ class Quotas:
         for quota in self.quotas:
             for one in new_entries:
                 if quota.is_for(tenant, one.scope):
-                    counted = quota.path or (one.scope if quota.per == "scope" else "")
+                    counted = quota.under or (one.scope if quota.per == "scope" else "")
                     found.setdefault(QuotaScope(quota, tenant, counted), []).append(one)
         return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
 
