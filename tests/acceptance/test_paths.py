@@ -74,8 +74,8 @@ async def test_a_subtree_matches_whole_labels_in_every_call(memory: Memory) -> N
         expected = texts_of(path for path in paths if is_below(path, root))
         assert texts_of(path for path in paths if below.contains(path)) == expected
         found: dict[str, Iterable[Scope]] = {
-            "browse": [entry.scope for entry in (await memory.browse(below, limit=200)).entries],
-            "retrieve": [entry.scope for entry in (await memory.retrieve(below.text, limit=200)).entries],
+            "browse": [entry.scope for entry in await memory.browse(below, limit=200)],
+            "retrieve": [entry.scope for entry in await memory.retrieve(below.text, limit=200)],
             "iterate": [entry.scope async for entry in memory.entries.iterate(below)],
             "search": [hit.entry.scope for hit in await memory.search("tea", scope=below, limit=200)],
             "export": [
@@ -103,9 +103,22 @@ async def test_scopes_and_subtrees_are_searched_together(memory: Memory) -> None
     assert sorted(found) == ["path:teams/blue/", "path:teams/red/", "path:teams/red/notes/", "user:u1"]
     page = await memory.browse(asked, limit=3)
     rest = await memory.browse(asked, limit=3, cursor=page.cursor)
-    assert sorted(e.scope.text for e in (*page.entries, *rest.entries)) == sorted(found)
+    assert sorted(e.scope.text for e in (*page, *rest)) == sorted(found)
     with pytest.raises(InvalidInput, match="another query"):
         await memory.browse(red.subtree(), limit=3, cursor=page.cursor)
+
+
+async def test_links_are_followed_within_a_subtree(plain: Memory) -> None:
+    red, redwood = Scope.path("red"), Scope.path("redwood")
+    first = await plain.write("begin", scope=red)
+    near = await plain.write("near", scope=Scope.path("red", "notes"))
+    far = await plain.write("far", scope=redwood)
+    for other in (near, far):
+        await plain.relations.relate(first.id, "refines", other.id)
+    found = await plain.relations.expand(first.id, scope=red.subtree())
+    assert {node.entry.id for node in found.nodes} == {first.id, near.id}
+    graph = await plain.relations.graph(scope=[red.subtree()])
+    assert {entry.id for entry in graph.entries} == {first.id, near.id}
 
 
 async def test_writes_and_single_scopes_refuse_a_subtree(plain: Memory) -> None:
@@ -201,7 +214,7 @@ async def test_wrong_questions_for_scopes_say_what_to_do(plain: Memory) -> None:
         ({"cursor": "no cursor"}, "cursor"),
     ):
         with pytest.raises(InvalidInput, match=said):
-            await plain.scopes.list(**asked)  # type: ignore[arg-type]
+            await plain.scopes.list(**asked)
     page = await plain.scopes.list()
     await plain.write_many([{"content": "tea", "scope": Scope.path(label)} for label in "ab"])
     page = await plain.scopes.list(limit=1)
@@ -224,7 +237,7 @@ async def test_an_erased_subtree_is_gone_and_its_neighbours_stay(memory: Memory)
     assert await listed(memory) == sorted(stays)
     assert int(await memory.admin.erase(root.subtree())) == 0
     await memory.write("tea again", scope=gone[-1])
-    assert [entry.content for entry in (await memory.browse(root.subtree())).entries] == ["tea again"]
+    assert [entry.content for entry in await memory.browse(root.subtree())] == ["tea again"]
 
 
 async def test_a_hold_on_a_path_holds_all_below_it(memory: Memory) -> None:

@@ -14,7 +14,7 @@ LIST_LIMIT = 100
 
 
 @explain_guesses
-class Scopes:
+class ScopeListing:
     """The scopes of a tenant that hold something.
 
     page = await memory.scopes.list(prefix=Scope.path("users"), max_depth=2)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,10 @@ INSIDE = (ROOT, Scope.path("acme", "notes"))
 BESIDE = (Scope.path("acme-corp"), Scope.path("acme%", "notes"))
 EACH = 1 if PROVING else 5 if NIGHTLY else 23
 """Which calls are played: each, or some of them."""
-WORLDS = {"a cache": {"short": VOLATILE}, "not fenced": {"long": replace(DURABLE, fenced=False)}}
+WORLDS: dict[str, dict[str, Any]] = {
+    "a cache": {"short": VOLATILE},
+    "not fenced": {"long": replace(DURABLE, fenced=False)},
+}
 
 
 async def fill_paths(engine: Engine, scopes: tuple[Scope, ...], word: str) -> list[str]:
