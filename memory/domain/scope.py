@@ -187,6 +187,11 @@ class Subtree(validation.ValidatedModel):
             )
         return self
 
+    @property
+    def kind(self) -> ScopeKind:
+        """The kind of all scopes of a subtree."""
+        return self.root.kind
+
     @cached_property
     def prefix(self) -> str:
         """The text with which the canonical forms of exactly these scopes begin."""

@@ -94,6 +94,19 @@ def within(*partitions: Partition) -> Partitions:
     return Partitions(partitions)
 
 
+def covers(where: Where, partition: Partition) -> bool:
+    """Return whether a partition is in this place."""
+    match where:
+        case Everywhere():
+            return True
+        case Partitions(partitions):
+            return partition in partitions
+        case Under(tenant):
+            return partition.tenant == tenant and where.contains(partition.scope)
+        case Tenant(tenant):
+            return partition.tenant == tenant
+
+
 # -- filters ---------------------------------------------------------------------------
 # Two-valued: a comparison with a missing value is false, and `Not` of it true. Text
 # compares by code point, case-sensitively. Fields are the collection's declared ones

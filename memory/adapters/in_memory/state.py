@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memory.ports.query import Everywhere, Partitions, Tenant, Under, Where
+from memory.ports.query import Partitions, Where, covers
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Standing, Stored
 
 
@@ -72,7 +72,7 @@ class State:
                 yield from partitions.get(partition, {}).values()
         else:
             for partition, records in partitions.items():
-                if _is_there(where, partition):
+                if covers(where, partition):
                     yield from records.values()
 
     def everything(self, collection: str) -> Iterator[Standing]:
@@ -211,12 +211,6 @@ class State:
         if until is not None and not standing.owed and self._leaving is not None:
             self._sequence += 1
             heapq.heappush(self._leaving, (until, self._sequence, collection, standing.key))
-
-
-def _is_there(where: Tenant | Under | Everywhere, partition: Partition) -> bool:
-    if isinstance(where, Everywhere):
-        return True
-    return where.tenant == partition.tenant and (isinstance(where, Tenant) or where.contains(partition.scope))
 
 
 def _forgotten_after(standing: Standing) -> datetime | None:

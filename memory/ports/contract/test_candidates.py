@@ -33,11 +33,10 @@ from memory.ports.query import (
     Everywhere,
     In,
     Near,
-    Partitions,
     Search,
     Tenant,
-    Where,
     Words,
+    covers,
     within,
 )
 from memory.ports.query_evaluation import lets_through, value_of
@@ -89,14 +88,6 @@ async def _fill(store: Store, chance: random.Random) -> list[Record]:
             del records[at, n]
             await apply_all(store, delete(n, at=at))
     return list(records.values())
-
-
-def _inside(where: Where, one: Record) -> bool:
-    if isinstance(where, Partitions):
-        return one.partition in where.partitions
-    if isinstance(where, Everywhere) or one.key.tenant != where.tenant:
-        return isinstance(where, Everywhere)
-    return isinstance(where, Tenant) or where.contains(one.scope)
 
 
 def _beside(ids: Iterable[str], passing: Sequence[Record]) -> set[str]:
@@ -186,7 +177,7 @@ def _statistics(asked: Candidates, records: Sequence[Record]) -> Statistics:
 
 
 async def check_candidates(store: Store, asked: Candidates, everything: Sequence[Record]) -> CandidateColumns:
-    records = [r for r in everything if _inside(asked.where, r) and r.role in asked.roles]
+    records = [r for r in everything if covers(asked.where, r.partition) and r.role in asked.roles]
     passing = [r for r in records if lets_through(asked.filter, r)]
     answer = await store.candidates(asked)
     ids = list(answer.ids)
