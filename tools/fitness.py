@@ -5,8 +5,9 @@
     python -m tools.fitness NAME… [-- FLAGS]   these; flags go to pytest
 
 Each framework has an environment of its own in `.fitness/NAME`: what this project pins
-for its tests, then `tests/fitness/NAME/requirements.txt`. It is made again when one of
-the two changes. The last lines are a table of what passed, failed and does not apply.
+for its tests, then `tests/fitness/NAME/requirements.txt`. If there is a `sources.txt`, the
+source archives that it pins are unpacked in `.fitness/NAME/sources`: they have tests
+that wheels lack. The environment is made again when one of these files changes. The last lines are a table of what passed, failed and does not apply.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def make_environment(name: str) -> Path:
     """Return the Python of a framework's environment. Make the environment if needed."""
     folder, requirements = ENVIRONMENTS / name, FITNESS / name / "requirements.txt"
     python, stamp = folder / "bin" / "python", folder / ".made-from"
-    wanted = hashlib.sha256(LOCK.read_bytes() + requirements.read_bytes()).hexdigest()
+    sources = requirements.with_name("sources.txt")
+    files = [LOCK, requirements, *([sources] if sources.exists() else [])]
+    wanted = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return python
     shutil.rmtree(folder, ignore_errors=True)
@@ -53,8 +56,18 @@ def make_environment(name: str) -> Path:
     _install(python, *pinned)
     _install(python, "-r", str(requirements))
     _install(python, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    if sources.exists():
+        _unpack(python, sources, folder / "sources")
     stamp.write_text(wanted)
     return python
+
+
+def _unpack(python: Path, pinned: Path, folder: Path) -> None:
+    options = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes")
+    command = [str(python), "-m", "pip", "download", "-q", *options, "-r", str(pinned), "-d", str(folder)]
+    subprocess.run(command, check=True)
+    for archive in folder.glob("*.tar.gz"):
+        shutil.unpack_archive(archive, folder, filter="data")
 
 
 def _install(python: Path, *arguments: str) -> None:

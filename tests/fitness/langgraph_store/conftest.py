@@ -1,0 +1,36 @@
+"""The stores that LangGraph's tests ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fitness.langgraph_store import suites
+from tests.fitness.langgraph_store.adapter import EntryStore
+
+TTL_MINUTES = 0.1
+"""The suites wait for items to expire after six seconds."""
+
+
+@pytest.fixture
+def place(config: dict[str, Any]) -> Iterator[suites.Place]:
+    """Return a place where stores are opened, on each topology in turn."""
+    with suites.opened(config) as opened:
+        yield opened
+
+
+@pytest.fixture
+def fake_embeddings() -> Any:
+    return suites.CharacterEmbeddings(dims=500)
+
+
+@pytest.fixture
+def store(place: suites.Place) -> EntryStore:
+    return place.make(ttl={"default_ttl": TTL_MINUTES, "refresh_on_read": True})
+
+
+@pytest.fixture
+def vector_store(place: suites.Place, fake_embeddings: Any) -> EntryStore:
+    return place.make(index={"dims": fake_embeddings.dims, "embed": fake_embeddings})
