@@ -1,7 +1,7 @@
 """Runs the adapters of agent frameworks against the frameworks' own tests.
 
     python -m tools.fitness                    every framework under tests/fitness
-    python -m tools.fitness --ci               the three that CI runs
+    python -m tools.fitness --ci               the three that CI runs, without nightly tests
     python -m tools.fitness NAME… [-- FLAGS]   these; flags go to pytest
 
 Each framework has an environment of its own in `.fitness/NAME`: what this project pins
@@ -114,8 +114,8 @@ def read_outcome(report: Path) -> Outcome:
     return Outcome(passed, failed, tuple(skipped), tuple(not_applicable))
 
 
-def run(name: str, flags: Sequence[str]) -> Outcome:
-    """Run the tests of one framework in its environment."""
+def run(name: str, flags: Sequence[str], *, in_ci: bool) -> Outcome:
+    """Run the tests of one framework in its environment. CI leaves out nightly ones."""
     report = ENVIRONMENTS / f"{name}.xml"
     report.unlink(missing_ok=True)
     python = make_environment(name)
@@ -124,6 +124,7 @@ def run(name: str, flags: Sequence[str]) -> Outcome:
         "MEMORY_FITNESS": name,
         "MEMORY_REQUIRE": ",".join(backend for backend in BACKENDS if backend in named),
         "PYTHONPATH": str(ROOT),
+        **({} if in_ci else {"MEMORY_NIGHTLY": "1"}),
     }
     command = [str(python), "-m", "pytest", "-q", f"--junitxml={report}", "-o", "filterwarnings=default"]
     subprocess.run([*command, str(FITNESS / name), *flags], cwd=ROOT, env=environment)
@@ -136,12 +137,12 @@ def main(arguments: Iterable[str]) -> int:
     if "--" in names:
         names, flags = names[: names.index("--")], names[names.index("--") + 1 :]
     known = list_frameworks()
-    if names == ["--ci"]:
+    if in_ci := names == ["--ci"]:
         names = [name for name in CI if name in known]
     if unknown := [name for name in names if name not in known]:
         print(f"{', '.join(unknown)}: no such framework. There are {', '.join(known)}")
         return 2
-    outcomes = {name: run(name, flags) for name in names or known}
+    outcomes = {name: run(name, flags, in_ci=in_ci) for name in names or known}
     print("\n| framework | passed | failed | not applicable (why) |\n|---|---|---|---|")
     for name, outcome in outcomes.items():
         print(outcome.row(name))

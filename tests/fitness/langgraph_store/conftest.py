@@ -34,3 +34,11 @@ def store(place: suites.Place) -> EntryStore:
 @pytest.fixture
 def vector_store(place: suites.Place, fake_embeddings: Any) -> EntryStore:
     return place.make(index={"dims": fake_embeddings.dims, "embed": fake_embeddings})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave LangGraph's own tests on servers to `make nightly`."""
+    for item in items:
+        if item.path.stem.endswith(("_suite", "_suites")) and item.get_closest_marker("server"):
+            item.add_marker(pytest.mark.nightly)

@@ -36,7 +36,7 @@ def load(package: str, file: str) -> ModuleType:
     return module
 
 
-def tests_of(suite: ModuleType, nightly: Collection[str] = ()) -> dict[str, Any]:
+def tests_of(suite: ModuleType, nightly: Collection[str]) -> dict[str, Any]:
     """Return the tests of a module. Those named are left to `make nightly`."""
     found = {name: test for name, test in vars(suite).items() if name.lower().startswith("test")}
     return {
@@ -47,6 +47,13 @@ def tests_of(suite: ModuleType, nightly: Collection[str] = ()) -> dict[str, Any]
 
 
 CharacterEmbeddings = load("langgraph_checkpoint", "embed_test_utils.py").CharacterEmbeddings
+
+
+ONE_VECTOR = "an entry has one vector, so its fields are not embedded one by one"
+TABLES = "it changes rows of the other store's tables"
+INNER = "it tests private parts of the other store"
+COSINE = "vectors are compared by cosine only"
+FEWER = "entries whose cosine is not above 0 answer nothing; they do not fill a page"
 
 
 class Place:
@@ -75,7 +82,8 @@ class Place:
             mode="semantic" if embed else "lexical",
             ttl=ttl,
         )
-        store.index_config = index  # type: ignore[attr-defined]
+        suite_attributes: Any = store
+        suite_attributes.index_config, suite_attributes.embeddings = index, embed
 
     def make(self, index: Any = None, ttl: Any = None) -> EntryStore:
         """Return a new store."""

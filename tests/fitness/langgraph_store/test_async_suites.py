@@ -11,7 +11,19 @@ import pytest
 from tests.fitness.langgraph_store import suites
 from tests.fitness.langgraph_store.adapter import EntryStore
 
-NOT_APPLICABLE: dict[str, str] = {}
+NO_LOOP = "blocking calls work in a thread that runs an event loop, too"
+NOT_APPLICABLE = {
+    "test_sqlite_no_running_loop": NO_LOOP,
+    "test_postgres_no_running_loop": NO_LOOP,
+    "test_sqlite_embed_with_path": suites.ONE_VECTOR,
+    "test_postgres_embed_with_path": suites.ONE_VECTOR,
+    "test_postgres_search_sorting": suites.FEWER,
+    "test_postgres_abatch_uses_single_pool_checkout": suites.INNER,
+    "test_postgres_omit_expired_filters_read_paths": suites.TABLES,
+    "test_postgres_omit_expired_disabled_preserves_expired_rows": suites.TABLES,
+    "test_postgres_omit_expired_refresh_ttl_only_refreshes_live_rows": suites.TABLES,
+    "test_postgres_omit_expired_search_pagination": suites.TABLES,
+}
 
 _sqlite = suites.load("langgraph_checkpoint_sqlite", "test_async_store.py")
 _postgres = suites.load("langgraph_checkpoint_postgres", "test_async_store.py")

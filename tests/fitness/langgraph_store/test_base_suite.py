@@ -8,10 +8,10 @@ import pytest
 
 from tests.fitness.langgraph_store import suites
 
-NOT_APPLICABLE: dict[str, str] = {}
+NOT_APPLICABLE = {"test_embed_with_path": suites.ONE_VECTOR}
 
 _suite = suites.load("langgraph_checkpoint", "test_store.py")
-globals().update(suites.tests_of(_suite))
+globals().update(suites.tests_of(_suite, nightly=()))
 
 
 @pytest.fixture(autouse=True)

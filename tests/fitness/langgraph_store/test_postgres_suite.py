@@ -11,7 +11,15 @@ import pytest
 from tests.fitness.langgraph_store import suites
 from tests.fitness.langgraph_store.adapter import EntryStore
 
-NOT_APPLICABLE: dict[str, str] = {}
+NOT_APPLICABLE = {
+    "test_embed_with_path_sync": suites.ONE_VECTOR,
+    "test_embed_with_path_operation_config": suites.ONE_VECTOR,
+    "test_scores[*-l2]": suites.COSINE,
+    "test_omit_expired_filters_read_paths": suites.TABLES,
+    "test_omit_expired_disabled_preserves_expired_rows": suites.TABLES,
+    "test_omit_expired_refresh_ttl_only_refreshes_live_rows": suites.TABLES,
+    "test_omit_expired_search_pagination": suites.TABLES,
+}
 
 _suite = suites.load("langgraph_checkpoint_postgres", "test_store.py")
 globals().update(suites.tests_of(_suite, nightly={"test_store_ttl"}))
