@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from langgraph.store.base import (
@@ -26,8 +26,9 @@ from langgraph.store.base import (
     get_text_at_path,
     validate_op_namespace,
 )
+from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from memory import Entry, Filter, FoundEntry, Memory, NotFound, Scope
+from memory import Entry, Filter, FoundEntry, Memory, NotFound, Scope, TooMuchContention
 from tests.fitness.halves import blocking
 
 TTL = "langgraph_ttl"
@@ -97,9 +98,7 @@ class EntryStore(BaseStore):
             else:
                 raise ValueError(f"Unknown operation type: {type(op)}")
         for scope, keys in gets.items():
-            for entry, places in zip(
-                await self._memory.get_many(scope=scope, keys=list(keys)), keys.values(), strict=True
-            ):
+            for entry, places in zip(await self._get(scope, list(keys)), keys.values(), strict=True):
                 for place in places if entry else ():
                     results[place] = Item(**self._fields_of(entry))
                 await self._refresh(entry, any(asked[place].refresh_ttl for place in places))
@@ -107,6 +106,12 @@ class EntryStore(BaseStore):
         return results
 
     batch = blocking(abatch)
+
+    async def _get(self, scope: Scope, keys: list[str]) -> list[Entry | None]:
+        found: list[Entry | None] = []
+        for first in range(0, len(keys), 1_000):
+            found += await self._memory.get_many(scope=scope, keys=keys[first : first + 1_000])
+        return found
 
     async def _put(self, puts: Mapping[tuple[Scope, str], PutOp]) -> None:
         drafts = [self._draft(scope, op) for (scope, _), op in puts.items() if op.value is not None]
@@ -171,10 +176,13 @@ class EntryStore(BaseStore):
         return sorted(found)[op.offset : op.offset + op.limit]
 
     async def _refresh(self, entry: Entry | None, is_wanted: bool) -> None:
-        """Begin the time to the expiry of an item anew."""
-        if entry and is_wanted and TTL in entry.metadata:
-            with suppress(NotFound):  # deleted meanwhile
-                await self._memory.update(entry.id, expires_at=timedelta(minutes=entry.metadata[TTL]))
+        """Begin the time to the expiry of an item anew, once a tenth of it is over."""
+        if not entry or not is_wanted or TTL not in entry.metadata:
+            return
+        lifetime = timedelta(minutes=entry.metadata[TTL])
+        if entry.expires_at and entry.expires_at - datetime.now(UTC) < 0.9 * lifetime:
+            with suppress(NotFound, TooMuchContention):  # deleted, or changed by others
+                await self._memory.update(entry.id, expires_at=lifetime)
 
     def _scope(self, namespace: Iterable[str]) -> Scope:
         return Scope.path(*self._root, *namespace)
@@ -187,6 +195,27 @@ class EntryStore(BaseStore):
             "created_at": entry.created_at,
             "updated_at": entry.updated_at,
         }
+
+
+class BatchedEntryStore(AsyncBatchedBaseStore):
+    """Merges the calls that one event loop makes at once, over an `EntryStore`.
+
+    It belongs to the loop that makes it. Of several puts of one item the last one wins.
+    """
+
+    supports_ttl = True
+
+    def __init__(self, store: EntryStore) -> None:
+        super().__init__()
+        self._store, self.ttl_config = store, store.ttl_config
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations at once."""
+        return self._store.batch(ops)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations at once."""
+        return await self._store.abatch(ops)
 
 
 def _similarity(hit: FoundEntry) -> float | None:

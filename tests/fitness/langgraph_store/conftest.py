@@ -10,9 +10,6 @@ import pytest
 from tests.fitness.langgraph_store import suites
 from tests.fitness.langgraph_store.adapter import EntryStore
 
-TTL_MINUTES = 0.1
-"""The suites wait for items to expire after six seconds."""
-
 
 @pytest.fixture
 def place(config: dict[str, Any]) -> Iterator[suites.Place]:
@@ -28,7 +25,7 @@ def fake_embeddings() -> Any:
 
 @pytest.fixture
 def store(place: suites.Place) -> EntryStore:
-    return place.make(ttl={"default_ttl": TTL_MINUTES, "refresh_on_read": True})
+    return place.make(ttl={"default_ttl": suites.TTL_MINUTES, "refresh_on_read": True})
 
 
 @pytest.fixture

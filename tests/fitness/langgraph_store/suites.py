@@ -49,6 +49,8 @@ def tests_of(suite: ModuleType, nightly: Collection[str]) -> dict[str, Any]:
 CharacterEmbeddings = load("langgraph_checkpoint", "embed_test_utils.py").CharacterEmbeddings
 
 
+TTL_MINUTES = 0.1
+"""The suites wait for items that expire after six seconds."""
 ONE_VECTOR = "an entry has one vector, so its fields are not embedded one by one"
 TABLES = "it changes rows of the other store's tables"
 INNER = "it tests private parts of the other store"

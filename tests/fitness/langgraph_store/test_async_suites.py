@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from tests.fitness.langgraph_store import suites
-from tests.fitness.langgraph_store.adapter import EntryStore
+from tests.fitness.langgraph_store.adapter import BatchedEntryStore
 
-NO_LOOP = "blocking calls work in a thread that runs an event loop, too"
+NO_LOOP = "batch() works in a thread that runs an event loop, too"
 NOT_APPLICABLE = {
     "test_sqlite_no_running_loop": NO_LOOP,
     "test_postgres_no_running_loop": NO_LOOP,
@@ -28,8 +29,28 @@ NOT_APPLICABLE = {
 _sqlite = suites.load("langgraph_checkpoint_sqlite", "test_async_store.py")
 _postgres = suites.load("langgraph_checkpoint_postgres", "test_async_store.py")
 for _name, _suite in (("sqlite", _sqlite), ("postgres", _postgres)):
-    for _test, _function in suites.tests_of(_suite, nightly={"test_store_ttl"}).items():
+    for _test, _function in suites.tests_of(
+        _suite, nightly={"test_store_ttl", "test_large_batches", "test_large_batches_async"}
+    ).items():
         globals()[_test.replace("test_", f"test_{_name}_", 1)] = _function
+
+
+def batched(place: suites.Place, **options: Any) -> Any:
+    store: Any = place.make(**options)
+    merging: Any = BatchedEntryStore(store)
+    merging.index_config = store.index_config
+    merging.start_ttl_sweeper = merging.stop_ttl_sweeper = AsyncMock()
+    return merging
+
+
+@pytest.fixture
+async def store(place: suites.Place) -> Any:
+    return batched(place, ttl={"default_ttl": suites.TTL_MINUTES, "refresh_on_read": True})
+
+
+@pytest.fixture
+async def vector_store(place: suites.Place, fake_embeddings: Any) -> Any:
+    return batched(place, index={"dims": fake_embeddings.dims, "embed": fake_embeddings})
 
 
 @pytest.fixture
@@ -42,9 +63,9 @@ def _stores(place: suites.Place, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def create(
         *given: Any, fake_embeddings: Any = None, text_fields: Any = None, **_: Any
-    ) -> AsyncIterator[EntryStore]:
+    ) -> AsyncIterator[Any]:
         embed = fake_embeddings or next(one for one in given if hasattr(one, "embed_query"))
-        yield place.make(index={"dims": embed.dims, "embed": embed, "fields": text_fields})
+        yield batched(place, index={"dims": embed.dims, "embed": embed, "fields": text_fields})
 
     monkeypatch.setattr(_sqlite, "create_vector_store", create)
     monkeypatch.setattr(_postgres, "_create_vector_store", create)
