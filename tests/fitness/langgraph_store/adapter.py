@@ -28,20 +28,13 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from memory import Entry, Filter, FoundEntry, Memory, NotFound, Scope, TooMuchContention
+from memory import Entry, FoundEntry, Memory, NotFound, Scope, TooMuchContention
 from tests.fitness.halves import blocking
+from tests.fitness.langgraph_store.filters import data_filter
 
 TTL = "langgraph_ttl"
 """The metadata of an entry that expires: its minutes."""
 MAX_CONTENT = 64 * 1024
-COMPARISONS = {
-    "$eq": "__eq__",
-    "$ne": "__ne__",
-    "$gt": "__gt__",
-    "$gte": "__ge__",
-    "$lt": "__lt__",
-    "$lte": "__le__",
-}
 
 
 class EntryStore(BaseStore):
@@ -136,7 +129,7 @@ class EntryStore(BaseStore):
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
         scope = self._scope(op.namespace_prefix).subtree()
-        where, last = _filter(op.filter or {}), op.offset + op.limit
+        where, last = data_filter(op.filter or {}), op.offset + op.limit
         found: list[tuple[Entry, float | None]] = []
         if op.query and last:
             hits = await self._memory.search(
@@ -222,25 +215,6 @@ def _similarity(hit: FoundEntry) -> float | None:
     """Return the cosine of the item's vector to the query's, if there are vectors."""
     cosine: float | None = (hit.explanation or {}).get("relevance", {}).get("cosine")
     return hit.relevance if cosine is None else cosine
-
-
-def _filter(asked: Mapping[str, Any], *path: str) -> Filter | None:
-    """Return LangGraph's filter of values as one of the data."""
-    conditions = []
-    for name, wanted in asked.items():
-        field = Filter.data(*path, name)
-        if not isinstance(wanted, Mapping):
-            conditions.append(field == wanted)
-        elif not any(key.startswith("$") for key in wanted):
-            conditions.append(_filter(wanted, *path, name) or field.exists())
-        else:
-            if unknown := wanted.keys() - COMPARISONS:
-                raise ValueError(f"Unsupported operator: {', '.join(unknown)}. Use {', '.join(COMPARISONS)}")
-            conditions += [getattr(field, COMPARISONS[key])(value) for key, value in wanted.items()]
-    whole = None
-    for condition in conditions:
-        whole = condition if whole is None else whole & condition
-    return whole
 
 
 def _known_prefix(conditions: Iterable[MatchCondition]) -> list[str]:
