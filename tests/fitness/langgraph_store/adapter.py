@@ -92,9 +92,10 @@ class EntryStore(BaseStore):
                 raise ValueError(f"Unknown operation type: {type(op)}")
         for scope, keys in gets.items():
             for entry, places in zip(await self._get(scope, list(keys)), keys.values(), strict=True):
-                for place in places if entry else ():
-                    results[place] = Item(**self._fields_of(entry))
-                await self._refresh(entry, any(asked[place].refresh_ttl for place in places))
+                if entry is not None:
+                    for place in places:
+                        results[place] = Item(**self._fields_of(entry))
+                    await self._refresh(entry, any(asked[place].refresh_ttl for place in places))
         await self._put(puts)
         return results
 
@@ -168,9 +169,9 @@ class EntryStore(BaseStore):
             cursor, is_first = page.cursor, False
         return sorted(found)[op.offset : op.offset + op.limit]
 
-    async def _refresh(self, entry: Entry | None, is_wanted: bool) -> None:
+    async def _refresh(self, entry: Entry, is_wanted: bool) -> None:
         """Begin the time to the expiry of an item anew, once a tenth of it is over."""
-        if not entry or not is_wanted or TTL not in entry.metadata:
+        if not is_wanted or TTL not in entry.metadata:
             return
         lifetime = timedelta(minutes=entry.metadata[TTL])
         if entry.expires_at and entry.expires_at - datetime.now(UTC) < 0.9 * lifetime:
@@ -204,7 +205,8 @@ class BatchedEntryStore(AsyncBatchedBaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations at once."""
-        return self._store.batch(ops)
+        results: list[Result] = self._store.batch(ops)
+        return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations at once."""
