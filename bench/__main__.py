@@ -34,6 +34,7 @@ from bench import (
     speed,
     startup,
     store,
+    subtrees,
     whole,
 )
 from bench.measure import Figure, report
@@ -54,6 +55,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "whole": whole.whole,
     "browse": browse.browse,
     "keys": keys.keys,
+    "subtrees": subtrees.subtrees,
     "graph": graph.graph,
     "sessions": sessions.sessions,
     "messages": messages.messages,
