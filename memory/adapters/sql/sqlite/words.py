@@ -11,6 +11,7 @@ too. FTS5 keeps copies of deleted words until all of its segments are merged.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection as Collection_
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -18,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memory.adapters.sql.several import portions
+from memory.adapters.sql.several import LISTED, portions
 from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.schema import words_table
 from memory.adapters.sql.sqlite.session import Session
@@ -57,6 +58,7 @@ class WordIndex:
         # Two long strings, not one row per occurrence: SQLite and numpy then work in C,
         # without a Python object for each.
         self._holding = f"SELECT group_concat(number), group_concat(counts) FROM {name} WHERE partition_no = ? AND word = ?"  # noqa: S608
+        self._holding_in_many = self._holding.replace("partition_no = ?", f"partition_no IN {LISTED}")
         self._count = f"SELECT counts FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._held = f"SELECT number, count(*) FROM {name} GROUP BY number"  # noqa: S608
 
@@ -76,13 +78,20 @@ class WordIndex:
         for chunk in portions(numbers, session.thresholds.rows_at_once):
             session.run(f"{self._sweep}({', '.join('?' * len(chunk))})", chunk)
 
-    def postings(self, session: Session, partition: int, stem: str) -> PostingList | None:
-        """Return the records of the partition with the word; None without any.
+    def postings(
+        self, session: Session, partitions: Collection_[int], listed: str, stem: str
+    ) -> PostingList | None:
+        """Return the records of the partitions with the word; None without any.
+
+        `listed` has the same partitions as JSON.
 
         Raises:
             ValueError: The stored values are not such numbers.
         """
-        numbers, counts = session.row(self._holding, (partition, lexical.token(stem)))
+        if len(partitions) == 1:
+            numbers, counts = session.row(self._holding, (*partitions, lexical.token(stem)))
+        else:
+            numbers, counts = session.row(self._holding_in_many, (listed, lexical.token(stem)))
         if not numbers:
             return None
         found = PostingList(
