@@ -466,7 +466,13 @@ class BlockingDocuments:
         self, scope: Scope | str, key: str, *, expected_version: ExpectedVersion | None = ...
     ) -> bool: ...
     def delete_many(
-        self, scope: Scope | str, *, prefix: str = ..., start: str | None = ..., stop: str | None = ...
+        self,
+        scope: Scope | str,
+        *,
+        prefix: str = ...,
+        start: str | None = ...,
+        stop: str | None = ...,
+        filter: FilterInput | None = ...,
     ) -> int: ...
     def apply(
         self, changes: Sequence[DocumentChange], *, atomic: bool = ...
@@ -479,6 +485,7 @@ class BlockingDocuments:
         start: str | None = ...,
         stop: str | None = ...,
         reverse: bool = ...,
+        filter: FilterInput | None = ...,
         values: bool = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
