@@ -82,6 +82,7 @@ from memory.domain.shapes.tools import ToolFormat
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.domain.versions import ExpectedVersion
 from memory.facade.arguments import (
+    EntryData,
     Metadata,
     Moment,
 )
@@ -293,6 +294,7 @@ class BlockingMemory:
         content: str = ...,
         tags: Sequence[str] = ...,
         metadata: Metadata = ...,
+        data: EntryData | None = ...,
         delete_original: bool = ...,
         consistency: Consistency | None = ...,
         request_id: str | None = ...,
@@ -305,6 +307,7 @@ class BlockingMemory:
         target_scope: Scope | str | None = ...,
         tags: Sequence[str] | None = ...,
         metadata: Metadata | None = ...,
+        data: EntryData | None = ...,
         delete_sources: bool = ...,
         consistency: Consistency | None = ...,
         request_id: str | None = ...,
@@ -466,7 +469,13 @@ class BlockingDocuments:
         self, scope: Scope | str, key: str, *, expected_version: ExpectedVersion | None = ...
     ) -> bool: ...
     def delete_many(
-        self, scope: Scope | str, *, prefix: str = ..., start: str | None = ..., stop: str | None = ...
+        self,
+        scope: Scope | str,
+        *,
+        prefix: str = ...,
+        start: str | None = ...,
+        stop: str | None = ...,
+        filter: FilterInput | None = ...,
     ) -> int: ...
     def apply(
         self, changes: Sequence[DocumentChange], *, atomic: bool = ...
@@ -488,6 +497,7 @@ class BlockingDocuments:
         start: str | None = ...,
         stop: str | None = ...,
         reverse: bool = ...,
+        filter: FilterInput | None = ...,
         values: bool = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
