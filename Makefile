@@ -6,6 +6,7 @@
 #                   PYTEST_FLAGS="-p tools.times" notes where the time goes, which python -m tools.times tells
 #   make quick      a minute: lint what changed, types, unit tests without servers
 #   make nightly    an hour: fresh seeds, long model tests, kills, variants of stores, branch coverage, the contract from the wheel, newer Pythons
+#   make fitness    adapters of agent frameworks against the frameworks' own tests: FRAMEWORKS="langgraph_store" runs one
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it;
@@ -48,7 +49,7 @@ QUICK_TESTS := tests/unit/domain tests/unit/policies tests/unit/ports tests/unit
 ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick nightly branches check lint format docs simulate model noticed prove bench up down image lock install install-dev clean
+.PHONY: help demo test quick nightly fitness branches check lint format docs simulate model noticed prove bench up down image lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -81,7 +82,12 @@ nightly: $(DEV)
 	MEMORY_REQUIRE= $(BIN)/python $(RUN_TESTS) --numprocesses 1 tests/unit -m processor
 	$(MAKE) branches
 	$(BIN)/python -m tools.wheel contract -m "not server"
+	$(MAKE) fitness
 	$(BIN)/python -m tools.pythons
+
+# Each framework in an environment of its own, under .fitness/.
+fitness: $(DEV)
+	$(BIN)/python -m tools.fitness $(FRAMEWORKS)
 
 branches: $(DEV)
 	@rm -f .coverage .coverage.*
@@ -170,4 +176,4 @@ lock:
 	echo uv | $(COMPILE) --upgrade - -o requirements/uv.lock
 
 clean:
-	rm -rf $(VENV) $(MODEL_RUNS) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .fitness $(MODEL_RUNS) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -43,6 +43,9 @@ _EXAMPLES: dict[str, Any] = {
 settings.register_profile("memory", settings(), max_examples=drawn(settings().max_examples), **_EXAMPLES)
 settings.load_profile("memory")
 
+# Each framework's adapter needs an environment of its own: `python -m tools.fitness`.
+collect_ignore = [] if os.environ.get("MEMORY_FITNESS") else ["fitness"]
+
 pytest_plugins = ["pytester", "memory.ports.contract.plugin", "tests.support.installed"]
 
 

@@ -74,9 +74,10 @@ def pip_install(what: str, total: int, *arguments: str) -> None:
     print(f"Installed {what} in {time.monotonic() - begun:.0f} s.", flush=True)
 
 
-def uv_install(total: int, *arguments: str) -> bool:
-    """Run `uv pip install` with pip's package index. False where uv cannot be had or
-    fails; pip, which reads all its settings, may still succeed.
+def uv_install(total: int, *arguments: str, python: Path = PYTHON) -> bool:
+    """Run `uv pip install` with pip's package index, for this or another environment.
+    False where uv cannot be had or fails; pip, which reads all its settings, may still
+    succeed.
     """
     begun = time.monotonic()
     if subprocess.run(
@@ -84,14 +85,16 @@ def uv_install(total: int, *arguments: str) -> bool:
         capture_output=True,
     ).returncode:
         return False
-    print(f"Installing {total} packages …", flush=True)
+    if total:
+        print(f"Installing {total} packages …", flush=True)
     configured = {name: _pip_setting(name) for name in ("index-url", "cert")}
     index = ("--default-index", configured["index-url"]) if configured["index-url"] else ()
     certificates = {"SSL_CERT_FILE": configured["cert"]} if configured["cert"] else {}
-    command = [str(UV), "pip", "install", "-q", "--python", str(PYTHON), *index, *arguments]
+    command = [str(UV), "pip", "install", "-q", "--python", str(python), *index, *arguments]
     if subprocess.run(command, env={**os.environ, **certificates}, capture_output=True).returncode:
         return False
-    print(f"Installed them in {time.monotonic() - begun:.0f} s.", flush=True)
+    if total:
+        print(f"Installed them in {time.monotonic() - begun:.0f} s.", flush=True)
     return True
 
 

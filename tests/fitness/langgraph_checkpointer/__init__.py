@@ -1,0 +1,1 @@
+"""A LangGraph checkpointer over documents."""
