@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
     from memory.domain.session import FoundMessage as FoundMessage
+    from memory.domain.session import SessionInfo as SessionInfo
     from memory.domain.versions import ABSENT as ABSENT
     from memory.facade.config.settings import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
@@ -177,7 +178,7 @@ _HOMES = {
     "memory.domain.provenance": ("Provenance",),
     "memory.domain.revert_report": ("RevertReport",),
     "memory.domain.scope": ("Scope", "ScopeKind"),
-    "memory.domain.session": ("FoundMessage",),
+    "memory.domain.session": ("FoundMessage", "SessionInfo"),
     "memory.domain.versions": ("ABSENT",),
     "memory.agents.manager": (
         "AddTool",
@@ -339,6 +340,7 @@ __all__ = [
     "SearchTool",
     "SemanticProvider",
     "Session",
+    "SessionInfo",
     "SessionOwnerMismatch",
     "SlidingWindowProvider",
     "StoreAddFailure",
