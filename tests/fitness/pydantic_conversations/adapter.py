@@ -24,8 +24,7 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessage
 
-from memory import ABSENT, Conflict, DocumentDelete, DocumentPut, Memory, Scope
-from memory.domain.document import Document
+from memory import ABSENT, Conflict, Document, DocumentDelete, DocumentInfo, DocumentPut, Memory, Scope
 
 Change: TypeAlias = DocumentPut | DocumentDelete
 MOST_AT_ONCE = 90
@@ -60,14 +59,12 @@ class DocumentConversationStore(ConversationStore):
     # -- records -----------------------------------------------------------------------
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation, or None if there is none."""
         found = await self._documents.get(self._scope, _record_key(conversation_id))
         return None if found is None else RECORD.validate_json(found.value)
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return the records, the last saved first."""
         records: list[ConversationRecord] = []
         cursor, more = None, limit != 0
         while more:
@@ -104,17 +101,18 @@ class DocumentConversationStore(ConversationStore):
         before = await self._known_before(record, new_entries)
         lines = {one.key: one.metadata["line"] for one in before}
         puts = [self._entry_put(entry, owner, lines) for entry in new_entries]
-        changes: list[Change] = [*self._record_changes(record, stored, found, owner)]
+        changes = [*self._record_changes(record, stored, found, owner)]
         if stored is None:  # a fork: nobody deletes what it begins with
             changes += [self._shared(one) for one in before]
-        early = puts[: max(0, len(puts) - MOST_AT_ONCE)]
+        last, early = puts[-MOST_AT_ONCE:], puts[:-MOST_AT_ONCE]
+        made: list[DocumentInfo | None] = []
         try:
             for first in range(0, len(early), MOST_AT_ONCE):
-                await self._documents.apply(early[first : first + MOST_AT_ONCE])
-            await self._documents.apply([*puts[len(early) :], *changes])
+                made += await self._documents.apply(early[first : first + MOST_AT_ONCE])
+            await self._documents.apply([*last, *changes])
         except Conflict as error:
-            for put in early:
-                await self._documents.delete(self._scope, put.key)
+            for one in filter(None, made):
+                await self._documents.delete(self._scope, one.key, expected_version=one.version)
             raise ConversationConflict(name) from error
 
     async def _known_before(
