@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -32,6 +33,7 @@ MAX_NAME_CHARS = 200
 MAX_TAGS, MAX_TAG_CHARS = 32, 64
 _MAX_TAGS_GIVEN = 1_000  # including duplicates, which are dropped
 MAX_METADATA_BYTES = 64 * 1024
+MAX_DATA_BYTES = 64 * 1024
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 MAX_ROW_BYTES = 1024 * 1024  # of a message, without its large texts
 LARGE_TEXT_BYTES = 64 * 1024  # larger texts of a message are stored separately
@@ -172,6 +174,18 @@ def json_object(
     return copied
 
 
+def json_value(field: str, value: object, *, max_bytes: int = MAX_METADATA_BYTES, advice: str = "") -> Any:
+    """Return a deep copy of any JSON value, with the rules of `json_object`.
+
+    Args:
+        advice: What to do with a value that is too large, for the error.
+
+    Raises:
+        InvalidInput: With the path of a value that cannot be stored.
+    """
+    return _Copy(field, max_bytes, 0, None, advice).of(value, 1)
+
+
 def is_object(value: object) -> bool:
     """Return whether the value has named values, as a JSON object has."""
     return isinstance(value, Mapping | BaseModel) or (is_dataclass(value) and not isinstance(value, type))
@@ -224,9 +238,15 @@ class _Copy:
     """
 
     def __init__(
-        self, field: str, max_bytes: int, large_texts: int, may_replace: Callable[[str], bool] | None
+        self,
+        field: str,
+        max_bytes: int,
+        large_texts: int,
+        may_replace: Callable[[str], bool] | None,
+        advice: str = "",
     ) -> None:
         self._field = field
+        self._advice = f". {advice}" if advice else ""
         self._most = max_bytes
         self._room = max_bytes
         self._most_large = large_texts
@@ -340,7 +360,7 @@ class _Copy:
         self._room -= size
         if self._room < 0:
             apart = f", not counting texts of more than {LARGE_TEXT_BYTES} bytes" if self._most_large else ""
-            raise InvalidInput(self._field, f"exceeds {self._most} bytes{apart}")
+            raise InvalidInput(self._field, f"exceeds {self._most} bytes{apart}{self._advice}")
 
     def _size_message(self) -> str:
         return f"exceeds {self._most_large} bytes. Store larger data elsewhere, and its address here"
@@ -472,6 +492,52 @@ def whole(field: str, value: object, *, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(field, f"must be a whole number, not below {least}")
     return value
+
+
+MAX_DIMENSIONS = 65_536
+
+
+def vector(field: str, value: object) -> bytes:
+    """Return a vector as packed float32 of length 1, little-endian.
+
+    Args:
+        field: The name of the value in errors.
+        value: Numbers, also in an array, or packed float32 such as an embedder returns.
+
+    Raises:
+        InvalidInput: It holds no numbers, or one that is not finite, or only zeros.
+    """
+    numbers = _numbers(field, value)
+    if len(numbers) > MAX_DIMENSIONS:
+        raise InvalidInput(field, f"has more than {MAX_DIMENSIONS} numbers")
+    if not all(map(math.isfinite, numbers)):
+        raise InvalidInput(field, "holds a number that is not finite. Pass finite numbers")
+    largest = max(map(abs, numbers), default=0.0)
+    if not largest:
+        raise InvalidInput(field, "is empty or all zero, which has no direction. Omit it for no vector")
+    scaled = [number / largest for number in numbers]  # so that no square overflows or vanishes
+    norm = math.sqrt(sum(number * number for number in scaled))
+    return struct.pack(f"<{len(scaled)}f", *(number / norm for number in scaled))
+
+
+def _numbers(field: str, value: object) -> Sequence[float]:
+    if isinstance(value, bytes | bytearray | memoryview):
+        packed = bytes(value)
+        if len(packed) % 4:
+            raise InvalidInput(field, "has a number of bytes that is no multiple of 4. Pass packed float32")
+        return struct.unpack(f"<{len(packed) // 4}f", packed)
+    given = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(given, list | tuple):
+        raise InvalidInput(
+            field, f"must be a list of numbers, an array, or packed float32, not {type(value).__name__}"
+        )
+    for position, number in enumerate(given):
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise InvalidInput(f"{field}[{position}]", f"must be a number, not {type(number).__name__}")
+    try:
+        return [float(number) for number in given]
+    except OverflowError:
+        raise InvalidInput(field, "holds a number that is not finite. Pass finite numbers") from None
 
 
 def share(field: str, value: object) -> float:

@@ -18,6 +18,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.arguments import (
     UNSET,
+    EntryData,
     Metadata,
     Moment,
     consistency_of,
@@ -37,12 +38,20 @@ from memory.facade.resources.commands import Commands
 from memory.facade.resources.documents import Documents
 from memory.facade.resources.entries import Entries
 from memory.facade.resources.relations import Relations
+from memory.facade.resources.scopes import ScopeListing
 from memory.facade.resources.scratchpads import Scratchpads
 from memory.facade.resources.session import Session
 from memory.facade.resources.sessions import Sessions
 from memory.facade.resources.sessions import draft_of as session_draft
 from memory.facade.resources.short_ids import ShortIds
-from memory.facade.runtime.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.facade.runtime.access import (
+    BROWSE_LIMIT,
+    MAX_QUERY_BYTES,
+    RETRIEVE_LIMIT,
+    SEARCH_LIMIT,
+    Access,
+    Scopes,
+)
 from memory.facade.runtime.async_context import AsyncContext
 from memory.facade.runtime.build import (
     as_advisor,
@@ -71,7 +80,7 @@ from memory.facade.write_options import EntryPatch, IfExists, WriteMode, WriteOp
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entries.browsing import EntryPage
-from memory.orchestrator.entries.derivation import Callback
+from memory.orchestrator.entries.derivation import SHARED, Callback
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.budgets import Allowance
@@ -113,6 +122,7 @@ NOUNS = {
     "short_ids": ShortIds,
     "sessions": Sessions,
     "scratchpads": Scratchpads,
+    "scopes": ScopeListing,
     "documents": Documents,
     "artifacts": Artifacts,
     "commands": Commands,
@@ -303,6 +313,11 @@ class Memory(AsyncContext, LoopBound):
         return Documents(self._access)
 
     @property
+    def scopes(self) -> ScopeListing:
+        """List the scopes that hold something."""
+        return ScopeListing(self._access)
+
+    @property
     def commands(self) -> Commands:
         """The `/mem` command language, for agents and chats."""
         return Commands(self._access)
@@ -490,12 +505,23 @@ class Memory(AsyncContext, LoopBound):
         `supersedes` or `detect_conflicts`, the advisor supersedes nothing.
 
         Args:
-            content: The text; it may be empty if there is a title.
+            content: The text; it may be empty if there is a title or `data`.
             scope: Whom or what the entry belongs to, such as `"user:ada"`.
             type: The kind of knowledge, `"context"` by default; see `EntryType`.
             title: A short name, which weighs more in a search than the text.
             tags: Labels to filter and boost by.
-            metadata: JSON of your own, to filter by.
+            metadata: JSON of your own about the entry, to filter by.
+            data: Structured content: an object or a list, up to 64 KiB of JSON. Filters
+                compare it (`data.price`); searches do not find its words. Values that
+                JSON lacks, such as dates, UUIDs, decimals, enums, dataclasses and
+                pydantic models, are stored as JSON, as in `metadata`.
+            vector: Your own embedding of the entry, in place of the embedder's. It has
+                as many numbers as the embedder's vectors, and is scaled to length 1.
+                It stays until you change the text without giving a vector. A reindex
+                keeps it if its length fits the new embedder.
+            searchable: False keeps the entry out of searches, by words and by vectors.
+                It is read, listed and exported like others. A search with a blank
+                query lists it.
             source: Where the content comes from.
             confidence: A number from 0 to 1, for promotion rules with
                 `confidence_at_least`. It is stored in `metadata["confidence"]`, and
@@ -643,6 +669,10 @@ class Memory(AsyncContext, LoopBound):
             origins: What else the change was made of.
             tags: Replace the entry's tags.
             metadata: Merged into the entry's metadata.
+            data: Replaces the entry's data as a whole. None clears it.
+            vector: Replaces the entry's vector. None, or a new text without a vector,
+                brings back the embedder's.
+            searchable: Whether searches find the entry. False drops a vector of yours.
             artifact_id: None clears it.
             expires_at: None clears it.
             expected_version: Change the entry only if this is still its `version`.
@@ -780,9 +810,7 @@ class Memory(AsyncContext, LoopBound):
         asked = self._access.entry_query(scope, unless_told=RETRIEVE_LIMIT, **options)
         return await self._engine.browser.browse(asked)
 
-    async def browse(
-        self, scope: Scope | str | Sequence[Scope | str] | None = None, **options: Unpack[BrowseOptions]
-    ) -> EntryPage:
+    async def browse(self, scope: Scopes | None = None, **options: Unpack[BrowseOptions]) -> EntryPage:
         """List the active entries of the tenant, or of scopes, by their last change.
 
         The newest come first, ties by id. All tiers are listed, and each entry comes
@@ -830,7 +858,7 @@ class Memory(AsyncContext, LoopBound):
         self,
         query: str,
         *,
-        scope: Scope | str | Sequence[Scope | str],
+        scope: Scopes,
         messages: Literal[False] = False,
         **options: Unpack[SearchOptions],
     ) -> SearchResult: ...
@@ -840,7 +868,7 @@ class Memory(AsyncContext, LoopBound):
         self,
         query: str,
         *,
-        scope: Scope | str | Sequence[Scope | str],
+        scope: Scopes,
         messages: bool,
         **options: Unpack[SearchOptions],
     ) -> SearchResult | MixedResult: ...
@@ -849,7 +877,7 @@ class Memory(AsyncContext, LoopBound):
         self,
         query: str,
         *,
-        scope: Scope | str | Sequence[Scope | str],
+        scope: Scopes,
         messages: bool = False,
         **options: Unpack[SearchOptions],
     ) -> SearchResult | MixedResult:
@@ -865,7 +893,7 @@ class Memory(AsyncContext, LoopBound):
         conversation. `filter` removes entries that do not match.
         `filter={"types": ["user"], "tags": ["home"]}` finds only entries of the type
         that have the tag. `filter={"metadata.price": {"$gt": 3}}`, or a `Filter`,
-        compares metadata and fields of entries.
+        compares metadata, data and fields of entries.
 
         Without `boost["types"]` the search raises the types that the question itself
         seems to ask for, unless `intent` is False. Other boosts and filters do not
@@ -890,6 +918,9 @@ class Memory(AsyncContext, LoopBound):
             rerank: Let the reranker, or else the advisor, order the best 25 or more.
                 With `"two-stage"` the advisor then looks closer at the best eight. A
                 failing or late advisor changes nothing and is named in `degraded`.
+            vector: Find the entries nearest to this vector, in place of the query's own
+                embedding. With a blank query the search is by this vector alone. It
+                cannot be combined with `expand` or `mode="lexical"`.
             messages: Find messages too (`FoundMessage`): with a scope `session:ID`,
                 those of that session; with a scope `user:ID`, those of all sessions
                 with that user. Messages and entries share one order and one limit.
@@ -902,7 +933,8 @@ class Memory(AsyncContext, LoopBound):
             fewer than `limit` of them passed the filter.
 
         Raises:
-            InvalidInput: `mode="semantic"` without an embedder; `min_relevance` in a
+            InvalidInput: `mode="semantic"` or a vector without an embedder; a vector of
+                another length than the embedder's; `min_relevance` in a
                 mode other than `"lexical"` with an embedder that has no calibration
                 (`relevance` is None there).
             StoreUnavailable: No store that was asked answered.
@@ -973,6 +1005,7 @@ class Memory(AsyncContext, LoopBound):
         content: str = UNSET,
         tags: Sequence[str] = UNSET,
         metadata: Metadata = UNSET,
+        data: EntryData | None = UNSET,
         delete_original: bool = False,
         consistency: Consistency | None = None,
         request_id: str | None = None,
@@ -981,7 +1014,9 @@ class Memory(AsyncContext, LoopBound):
 
         Args:
             to: The scope of the copy.
-            content: Replaces the content in the copy. `tags` and `metadata` work alike.
+            content: Replaces the content in the copy. `tags` and `data` work alike. The
+                copy has the data of the entry otherwise.
+            metadata: Merged over the metadata of the entry.
             delete_original: Delete the entry once the copy can be read.
             consistency: As in `write`. With `delete_original` the call waits for
                 everything.
@@ -993,7 +1028,7 @@ class Memory(AsyncContext, LoopBound):
                 `delete_original` is set, and the entry was edited since it was copied,
                 or its copy is expired or retired.
         """
-        given = {"content": content, "tags": tags, "metadata": metadata}
+        given = {"content": content, "tags": tags, "metadata": metadata, "data": data}
         overrides = check_patch({name: value for name, value in given.items() if value is not UNSET})
         source, target, waits = id_of(entry_id), scope_of(to), consistency_of(consistency)
         deletes = flag("delete_original", delete_original)
@@ -1015,11 +1050,14 @@ class Memory(AsyncContext, LoopBound):
         target_scope: Scope | str | None = None,
         tags: Sequence[str] | None = None,
         metadata: Metadata | None = None,
+        data: EntryData | None = UNSET,
         delete_sources: bool = False,
         consistency: Consistency | None = None,
         request_id: str | None = None,
     ) -> Entry:
         """Make one entry from several entries of one scope.
+
+        Searches find it if they find all of its sources.
 
         Args:
             callback: Gets copies of the entries and returns the text, or awaits it.
@@ -1029,6 +1067,8 @@ class Memory(AsyncContext, LoopBound):
             metadata: Merged over the metadata of the sources. Of these the first value
                 of a key wins. If the merged metadata exceed the limits of an entry,
                 this argument is taken alone.
+            data: The data of the new entry, or None for none. By default it has the
+                data that its sources share.
             delete_sources: Delete the entries afterwards.
             consistency: As in `write`. With `delete_sources` the call waits for
                 everything.
@@ -1037,11 +1077,13 @@ class Memory(AsyncContext, LoopBound):
 
         Raises:
             CompactionError: The callback failed, or the entries cannot be compacted.
-                Nothing has changed. If the united tags or merged metadata exceed the
-                limits of an entry (32 tags, 64 KiB), the callback is not called; pass
-                `tags` or `metadata`.
+                Nothing has changed. The callback is not called if the united tags or
+                merged metadata exceed the limits of an entry (32 tags, 64 KiB). Nor is
+                it if the sources have different data. Pass `tags`, `metadata` or
+                `data`.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
+        patch |= {} if data is UNSET else check_patch({"data": data})
         sources, calls = ids_of(entry_ids), function("callback", callback)
         within = None if target_scope is None else scope_of(target_scope)
         deletes, waits = flag("delete_sources", delete_sources), consistency_of(consistency)
@@ -1056,6 +1098,7 @@ class Memory(AsyncContext, LoopBound):
                 target_scope=within,
                 tags=patch.get("tags"),
                 metadata=patch.get("metadata"),
+                data=patch.get("data", SHARED),
                 delete_sources=deletes,
                 consistency=waits,
                 request=mark,

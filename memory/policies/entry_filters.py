@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from memory.domain.filters import METADATA, AllOf, AnyOf, Comparison, Filter, Moment, Negation
+from memory.domain.filters import JSON, AllOf, AnyOf, Comparison, Filter, Moment, Negation
 from memory.domain.ids import is_id
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparisons import SYSTEM_TYPES
@@ -40,6 +40,11 @@ _COMPARISONS: Mapping[str, Callable[[str, FieldValue], Condition]] = {
 _KEY = "key"
 """The key of an entry, which is in the body."""
 _TEXTS = ("title", "content")
+UNSEARCHED = "unsearched"
+"""In the body of an entry that no search finds: its title and its content.
+
+The record then has no texts and no vector.
+"""
 _IN_NO_FIELD = (*_TEXTS, _KEY)
 _OWN_ID = "entry_id"
 """The field of a kept version with the id of its entry."""
@@ -53,20 +58,26 @@ def satisfies(part: Filter | None) -> Callable[[Record], bool]:
 
 
 def _value(record: Record, name: str) -> Any:
-    if name in (METADATA, _KEY):
+    if name == _KEY or name in JSON:
         return record.body.get(name)
     if name in _TEXTS:
-        return record.texts.get(name, "" if name == "content" else None)
+        return shown_texts(record).get(name, "" if name == "content" else None)
     if name == "id":
         return record.fields.get(_OWN_ID) or record.key.id
     return getattr(record, name) if name in SYSTEM_TYPES else record.fields.get(name)
+
+
+def shown_texts(record: Record) -> Mapping[str, str]:
+    """Return the texts of an entry by part, also of one that no search finds."""
+    hidden: Mapping[str, str] | None = record.body.get(UNSEARCHED)
+    return record.texts if hidden is None else hidden
 
 
 def condition_of(part: Filter | None, collection: Collection) -> Condition | None:
     """Return a condition that every record which passes the filter meets.
 
     Others may meet it too. Stores have no condition for titles, contents, moments in
-    metadata, values that are objects or lists, and `contains` in metadata.
+    JSON, values that are objects or lists, and `contains` in JSON.
     """
     if part is None:
         return None
@@ -96,11 +107,11 @@ def _wide(part: Filter, collection: Collection, wide: bool) -> Condition:
 def _exact_condition(part: Comparison, collection: Collection) -> Condition | None:
     """Return an exact condition; None if stores have none."""
     name = part.path[0]
-    if name == METADATA and part.operator != "contains" and all(map(_is_scalar, _values(part))):
+    if name in JSON and part.operator != "contains" and all(map(_is_scalar, _values(part))):
         return JsonPath(part.path, part.operator, part.value)
     if name == _KEY and part.operator != "exists":
         return JsonPath((_KEY,), part.operator, part.value)
-    if name == METADATA or name in _IN_NO_FIELD:
+    if name in JSON or name in _IN_NO_FIELD:
         return None
     field = _OWN_ID if name == "id" and collection.field(_OWN_ID) else name
     declared = collection.field(field)

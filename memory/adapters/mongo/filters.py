@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memory.adapters.mongo.codec import EVERYWHERE, Document, raw_value_in, value_in
+from memory.adapters.mongo.paths import Labels, path_condition
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
 from memory.ports.query import (
@@ -25,6 +26,7 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
+    JsonPath,
     Le,
     Lt,
     Not,
@@ -34,9 +36,10 @@ from memory.ports.query import (
     Query,
     RowType,
     Tenant,
+    Under,
     Where,
 )
-from memory.ports.query_validation import type_of
+from memory.ports.query_validation import behind_prefix, type_of
 from memory.ports.record import FieldValue, Role
 from memory.ports.record_validation import value_problem
 from memory.ports.rows import RECORD, encode_value
@@ -64,14 +67,25 @@ Documents of other programs have another `_id` and are not touched.
 
 
 def scope_conditions(where: Where) -> Document:
-    """Match documents of these partitions or this tenant."""
+    """Match documents of this place."""
     if isinstance(where, Everywhere):
         return {}
     tenant: Document = {"tenant": {"$eq": where.tenant}}
     if isinstance(where, Tenant):
         return tenant
+    if isinstance(where, Under):
+        return tenant | _under(where)
     scopes = list(dict.fromkeys(partition.scope for partition in where.partitions))
     return tenant | {"scope": {"$eq": scopes[0]} if len(scopes) == 1 else {"$in": scopes}}
+
+
+def _under(where: Under) -> Document:
+    """Match scopes by ranges, so that the server uses an index."""
+    ranges: list[Document] = [
+        {"scope": {"$gte": prefix, "$lt": behind_prefix(prefix)}} for prefix in where.prefixes
+    ]
+    named: list[Document] = [{"scope": {"$in": list(where.scopes)}}] if where.scopes else []
+    return ranges[0] if len(ranges) == 1 and not named else {"$or": [*ranges, *named]}
 
 
 def records_in(where: Where, roles: frozenset[Role]) -> Document:
@@ -91,8 +105,9 @@ def both(first: Document, second: Document) -> Document:
 class Conditions:
     """Conditions on fields, validated by `memory.ports.query_validation`."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, labels: Labels | None = None) -> None:
         self._collection = collection
+        self._labels = labels or {}
 
     def query(self, query: Query) -> Document:
         """Match the results of a query, without its cursor."""
@@ -108,16 +123,31 @@ class Conditions:
 
     # -- filters -----------------------------------------------------------------------
 
-    def filter(self, part: Condition | None) -> Document:
+    def filter(self, part: Condition | None, *, wide: bool = True) -> Document:
+        """Return the condition.
+
+        If a value in a body is unknown, the comparison is true if it is `wide`, and
+        false below a negation.
+        """
         match part:
             case None:
                 return ALWAYS
             case And(parts):
-                return {"$and": [self.filter(p) for p in parts]} if parts else ALWAYS
+                return {"$and": [self.filter(p, wide=wide) for p in parts]} if parts else ALWAYS
             case Or(parts):
-                return {"$or": [self.filter(p) for p in parts]} if parts else NEVER
+                return {"$or": [self.filter(p, wide=wide) for p in parts]} if parts else NEVER
             case Not(inner):
-                return {"$nor": [self.filter(inner)]}
+                return {"$nor": [self.filter(inner, wide=not wide)]}
+            case JsonPath(path):
+                label = self._labels.get(path)
+                if label is None:
+                    return ALWAYS if wide else NEVER
+                return path_condition(label, part, wide=wide)
+            case _:
+                return self._on_field(part)
+
+    def _on_field(self, part: Condition) -> Document:
+        match part:
             case IsNull(field):
                 return NEVER if field == "owing" else {_path(field): {"$eq": None}}
             case Has(field, tag):

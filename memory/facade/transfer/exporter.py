@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from memory.domain.filters import Filter
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.facade.transfer.artifact_lines import exported_artifact
 from memory.facade.transfer.lines import (
     exported_document,
@@ -18,7 +18,7 @@ from memory.facade.transfer.lines import (
 )
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS, MESSAGES, SESSIONS
-from memory.orchestrator.storage.entry_records import entry_of
+from memory.orchestrator.storage.entry_records import entry_of, own_vector
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.transfer.records import noted_of
 
@@ -26,7 +26,7 @@ Line = dict[str, Any]
 
 
 async def lines_of(
-    engine: Engine, tenant: str, scope: Scope | None, passing: Filter | None = None
+    engine: Engine, tenant: str, scope: Scope | Subtree | None, passing: Filter | None = None
 ) -> AsyncIterator[Line]:
     """Yield sessions and artifacts, then entries, then records that refer to these.
 
@@ -42,7 +42,7 @@ async def lines_of(
             yield line
     async for record, versions in engine.transfer.entries(tenant, scope, passing):
         there.add(record.key.id)
-        yield exported_entry(entry_of(record), noted_of(record))
+        yield exported_entry(entry_of(record), noted_of(record), own_vector(record))
         for version in versions:
             yield exported_version(version)
     async for relation in engine.relations.everything(tenant):
@@ -63,9 +63,11 @@ async def lines_of(
             yield line
 
 
-async def _documents_and_notes(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIterator[Line]:
+async def _documents_and_notes(
+    engine: Engine, tenant: str, scope: Scope | Subtree | None
+) -> AsyncIterator[Line]:
     """Yield documents and, of a whole tenant, scratchpads."""
-    async for document in engine.documents.everything(tenant, None if scope is None else scope.text):
+    async for document in engine.documents.everything(tenant, scope):
         yield exported_document(document)
     if scope is None:
         async for agent in engine.scratchpads.agents(tenant):
@@ -73,7 +75,9 @@ async def _documents_and_notes(engine: Engine, tenant: str, scope: Scope | None)
                 yield exported_scratchpad(pad)
 
 
-async def _sessions(engine: Engine, tenant: str, scope: Scope | None, there: set[str]) -> AsyncIterator[Line]:
+async def _sessions(
+    engine: Engine, tenant: str, scope: Scope | Subtree | None, there: set[str]
+) -> AsyncIterator[Line]:
     """Yield sessions and then their artifacts; add the sessions' scopes to `there`."""
     incarnations: dict[str, object] = {}
     async for record in engine.transfer.of_sessions(SESSIONS, tenant, scope):

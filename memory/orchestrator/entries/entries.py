@@ -29,6 +29,7 @@ from memory.orchestrator.storage.entry_records import (
     apply_draft,
     apply_given,
     entry_of,
+    needs_vector,
     with_request,
 )
 from memory.orchestrator.storage.generations import Generations
@@ -410,7 +411,7 @@ class Entries:
             new = None if home is None else await rewritten(home[0])
             if home is None or new is None:
                 return False
-            if dict(new.texts) != dict(home[0].texts):
+            if needs_vector(home[0], new):
                 new = (await self._embeddings.embed_records([new]))[0]
             if await self._replace(home[1], home[0], new, None, settles) is not None:
                 return True
@@ -447,7 +448,7 @@ class Entries:
         Raises:
             Conflict: The entry is retired, so it cannot be changed. Or the key has a
                 deleted entry, and `revive` is false. Or "keep" finds a hidden entry.
-            InvalidInput: There is no entry, and the draft has no text for a new one.
+            InvalidInput: There is no entry, and the draft has neither text nor data.
             VersionConflict: Another version than the expected one is stored.
         """
         call = _UpsertCall(draft, mode, expected, revive, consistency, steps, request)
@@ -491,7 +492,7 @@ class Entries:
         if new is record:
             return entry_of(record), True
         new = with_request(new, call.request)
-        if new.texts != record.texts:
+        if needs_vector(record, new):
             new = (await self._embeddings.embed_records([new]))[0]
         try:
             replaced = await self._replace(store, record, new, call.consistency)
@@ -506,7 +507,7 @@ class Entries:
 
     async def _create(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
         draft = call.draft
-        if isinstance(draft, PartialDraft) and not draft.can_create:
+        if isinstance(draft, PartialDraft) and not draft.has_substance:
             raise InvalidInput(
                 "content",
                 f"is missing, and no entry exists under key {draft.key!r}. Pass the content of the new entry",
@@ -615,7 +616,7 @@ class Entries:
         changes = change(record, now)
         new = apply_changes(record, changes, version=version_at(now, record.version))
         new = with_request(new, request)
-        if changes.keys() & {"content", "title"}:
+        if changes.keys() & {"content", "title", "searchable"} or new.vector != record.vector:
             new = (await self._embeddings.embed_records([new]))[0]
         return await self._replace(store, record, new, consistency)
 

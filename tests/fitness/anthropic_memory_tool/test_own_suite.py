@@ -12,9 +12,9 @@ import pytest
 
 from memory import BlockingMemory, Memory
 from tests.fitness.anthropic_memory_tool.adapter import AsyncDocumentMemoryTool, DocumentMemoryTool
-from tests.fitness.suites import unpack_tests
+from tests.fitness.suites import name_tests
 
-unpack_tests("anthropic==2.14.0", "anthropic_tests")
+name_tests("anthropic", "anthropic_tests")
 
 from anthropic_tests.lib.tools.memory_tools import test_filesystem  # noqa: E402
 from anthropic_tests.lib.tools.memory_tools.test_filesystem import *  # noqa: E402, F403

@@ -12,9 +12,9 @@ import pytest
 
 from memory import BlockingMemory, Memory
 from tests.fitness.claude_session_store.adapter import MemorySessionStore
-from tests.fitness.suites import unpack_tests
+from tests.fitness.suites import name_tests
 
-unpack_tests("claude-agent-sdk==0.2.189", "claude_sdk_tests")
+name_tests("claude_agent_sdk", "claude_sdk_tests")
 
 from claude_sdk_tests import (  # noqa: E402
     test_session_helpers_store,

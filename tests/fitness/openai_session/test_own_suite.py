@@ -10,9 +10,9 @@ import pytest
 
 from memory import BlockingMemory, Memory
 from tests.fitness.openai_session.adapter import MemorySession
-from tests.fitness.suites import unpack_tests
+from tests.fitness.suites import name_tests
 
-unpack_tests("openai-agents==0.24.0", "openai_agents_tests")
+name_tests("openai_agents", "openai_agents_tests")
 
 from openai_agents_tests.memory import test_session, test_session_limit  # noqa: E402
 from openai_agents_tests.memory.test_session import *  # noqa: E402, F403
