@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from memory.domain.scopes import ScopeInfo as ScopeInfo
     from memory.domain.scopes import ScopePage as ScopePage
     from memory.domain.session import FoundMessage as FoundMessage
+    from memory.domain.session import SessionInfo as SessionInfo
     from memory.domain.versions import ABSENT as ABSENT
     from memory.facade.config.settings import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
@@ -181,7 +182,7 @@ _HOMES = {
     "memory.domain.revert_report": ("RevertReport",),
     "memory.domain.scope": ("Scope", "ScopeKind", "Subtree"),
     "memory.domain.scopes": ("ScopeInfo", "ScopePage"),
-    "memory.domain.session": ("FoundMessage",),
+    "memory.domain.session": ("FoundMessage", "SessionInfo"),
     "memory.domain.versions": ("ABSENT",),
     "memory.agents.manager": (
         "AddTool",
@@ -345,6 +346,7 @@ __all__ = [
     "SearchTool",
     "SemanticProvider",
     "Session",
+    "SessionInfo",
     "SessionOwnerMismatch",
     "SlidingWindowProvider",
     "StoreAddFailure",

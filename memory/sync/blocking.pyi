@@ -574,6 +574,7 @@ class BlockingSession:
         start: Literal["any", "user"] | None = ...,
         min_relevance: float | None = ...,
     ) -> Context: ...
+    def window(self, last: int | None = ...) -> Context: ...
     def history(
         self,
         *,

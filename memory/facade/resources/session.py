@@ -478,8 +478,7 @@ class Session:
                 not seen all of the context within the last minute.
         """
         for name, value in (("budget", budget), ("last", last)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise InvalidInput(name, "must be a whole number of 0 or more")
+            _count(name, value)
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
             raise InvalidInput(
                 "slack",
@@ -514,6 +513,30 @@ class Session:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
         context = await conversation.context(asked, tools=schemas)
         return with_recalled(context, recalled, budget)
+
+    @lends_reads
+    async def window(self, last: int | None = None) -> Context:
+        """Return the messages of the window as they were appended.
+
+        Unlike `context`, this adds no result for an interrupted call. It moves no
+        result behind its call, and leaves out no result without a call. So
+        `window().to(format)` returns equal what was appended in that format. The system
+        message comes first, then the newest summary.
+
+        Args:
+            last: Only this many of the newest messages. The system message and
+                summaries count too, as the oldest ones.
+
+        Returns:
+            The messages. `invalid` and `interrupted` name what a model API would
+            refuse.
+
+        Raises:
+            StoreUnavailable: As in `context`.
+        """
+        return await (await self._conversation()).context(
+            ContextRequest(last=_count("last", last), as_stored=True)
+        )
 
     async def _stored_window(self) -> Context:
         """Return the window as stored: calls without a result get no stand-in.
@@ -823,6 +846,12 @@ def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str,
                 "tools", f"must be JSON: {error}. Pass the schemas that the model is sent"
             ) from None
     return given
+
+
+def _count(field: str, value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise InvalidInput(field, "must be a whole number of 0 or more")
+    return value
 
 
 def _number(field: str, value: int | None) -> int | None:
