@@ -5,6 +5,7 @@ Stored text is shown as text, never as markup or control codes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -122,6 +123,7 @@ def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
         ),
         "artifact": _artifact(entry),
         "metadata": ", ".join(f"{name}={value}" for name, value in entry.metadata.items()),
+        "data": None if entry.data is None else json.dumps(entry.data, ensure_ascii=False),
         "created": entry.created_at,
         "updated": entry.updated_at if entry.updated_at != entry.created_at else None,
         "expires": entry.expires_at,

@@ -60,7 +60,8 @@ class Entry(BaseModel):
     valid from `valid_from` until just before `valid_to`, and hidden after `expires_at`.
     `key` is the name that its writer gave it; it is unique within the scope. `version`
     is an opaque text that changes with every edit. `metadata` is that of the caller; a
-    promotion adds `created_in_session_id`.
+    promotion adds `created_in_session_id`. `data` is JSON of the caller that belongs to
+    the content; None if there is none.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -75,6 +76,7 @@ class Entry(BaseModel):
     source: str | None = None
     tags: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
+    data: Any = None
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None = None
@@ -157,6 +159,7 @@ class Entry(BaseModel):
             "type": self.type.value,
             "title": self.title,
             "content": self.content,
+            "data": self.data,
             "tags": self.tags,
         }
         return [
@@ -243,6 +246,7 @@ class EntryDraft(validation.ValidatedModel):
     source: str | None = None
     tags: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
+    data: Any = None
     confidence: float | None = Field(default=None, exclude=True)
     """Stored as `metadata["confidence"]`."""
     created_at: datetime | None = None
@@ -290,6 +294,11 @@ class EntryDraft(validation.ValidatedModel):
     @classmethod
     def _metadata(cls, value: object) -> dict[str, Any]:
         return validation.json_object("metadata", {} if value is None else value)
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _data(cls, value: object) -> Any:
+        return check_data(value)
 
     @field_validator("confidence", mode="before")
     @classmethod
@@ -342,9 +351,14 @@ class EntryDraft(validation.ValidatedModel):
 
     @model_validator(mode="after")
     def _says_something(self) -> EntryDraft:
-        if not (self.title or "").strip() and not self.content.strip():
-            raise InvalidInput("content", "may be empty only where a title carries the entry")
+        if not self.has_substance:
+            raise InvalidInput("content", "may be empty only where a title or data carries the entry")
         return self
+
+    @property
+    def has_substance(self) -> bool:
+        """Whether it has a text or data, which a new entry needs."""
+        return bool((self.title or "").strip() or self.content.strip() or self.data is not None)
 
 
 class PartialDraft(EntryDraft):
@@ -361,11 +375,6 @@ class PartialDraft(EntryDraft):
         if not self.content:
             named.discard("content")
         return named - {"confidence"} | ({"metadata"} if "confidence" in named else set())
-
-    @property
-    def can_create(self) -> bool:
-        """Whether it has the text that a new entry needs."""
-        return bool((self.title or "").strip() or self.content.strip())
 
 
 class MessageDraft(EntryDraft):
@@ -461,7 +470,7 @@ def check_content(value: object) -> str:
         raise InvalidInput(
             "content",
             f"must be text, not {type(value).__name__}. Pass messages to memory.session('s1').append(…), "
-            "several texts to memory.write_many(…), and other values as metadata=",
+            "several texts to memory.write_many(…), and other values as data=",
         )
     return validation.text("content", value, max_bytes=validation.MAX_CONTENT_BYTES)
 
@@ -480,6 +489,24 @@ def check_title(value: object) -> str | None:
 
 def check_source(value: object) -> str | None:
     return None if value is None else validation.text("source", value, max_chars=validation.MAX_SOURCE_CHARS)
+
+
+def check_data(value: object) -> Any:
+    """Check and copy the data of an entry: an object or a list as JSON, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) and not validation.is_object(value):
+        raise InvalidInput(
+            "data",
+            "must be a dict, a list, a dataclass or a pydantic model, not"
+            f" {type(value).__name__}. Pass text as content=, and bytes to memory.documents.put(…)",
+        )
+    return validation.json_value(
+        "data",
+        value,
+        max_bytes=validation.MAX_DATA_BYTES,
+        advice="Store larger values with memory.documents.put(…)",
+    )
 
 
 def check_expiry(value: object) -> datetime | timedelta | None:
@@ -509,6 +536,7 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "origins": check_origins,
     "tags": validation.tags,
     "metadata": lambda value: validation.json_object("metadata", value),
+    "data": check_data,
     "confidence": check_confidence,
     "expires_at": check_expiry,
 }

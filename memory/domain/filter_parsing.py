@@ -10,7 +10,9 @@ from memory.domain.corrections import did_you_mean, nearest
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput, WrongArguments
 from memory.domain.filters import (
+    DATA,
     FIELDS,
+    JSON,
     METADATA,
     AllOf,
     AnyOf,
@@ -23,7 +25,7 @@ from memory.domain.filters import (
     comparison,
 )
 
-SHORT = ("types", "tags", "any_tags", "metadata", "since", "before")
+SHORT = ("types", "tags", "any_tags", METADATA, DATA, "since", "before")
 """Short keys for the most frequent conditions."""
 _OPERATORS: dict[str, Operator] = {
     "$eq": "==",
@@ -92,12 +94,12 @@ def _condition(key: object, value: object, field: str, room: int) -> Filter:
         return _combination(key, value, f"{field}.{key}", room)
     if value is None and key in SHORT:
         return AllOf(())
-    if key == METADATA and isinstance(value, Mapping):
-        return _all_of([_inside((METADATA, _text(name)), one, room) for name, one in value.items()])
+    if key in JSON and isinstance(value, Mapping):
+        return _all_of([_inside((key, _text(name)), one, room) for name, one in value.items()])
     if key in SHORT and not (key in FIELDS and isinstance(value, Mapping)):
         return _SHORT_FILTERS[key](f"{field}.{key}", value)
     path = parse_path(key, f"{field}.{key[:80]}")
-    if path[0] == METADATA and len(path) > 1:
+    if path[0] in JSON and len(path) > 1:
         return _inside(path, value, room)
     if path[0] not in FIELDS or len(path) > 1:
         raise _unknown_key(key, field)
@@ -107,11 +109,11 @@ def _condition(key: object, value: object, field: str, room: int) -> Filter:
 def parse_path(key: str, field: str = "indexes") -> tuple[str, ...]:
     """Return the keys of a path with dots, such as `metadata.address.city`."""
     path = tuple(key.split("."))
-    if path[0] == METADATA and "" in path:
+    if path[0] in JSON and "" in path:
         raise InvalidInput(
-            field, "has an empty key between dots. A key with dots is written {'metadata': {'a.b': 1}}"
+            field, f"has an empty key between dots. A key with dots is written {{'{path[0]}': {{'a.b': 1}}}}"
         )
-    return check_path(path) if path[0] == METADATA and len(path) > 1 else path
+    return check_path(path) if path[0] in JSON and len(path) > 1 else path
 
 
 def _text(key: object) -> str:
@@ -130,7 +132,7 @@ def _combination(key: str, value: object, field: str, room: int) -> Filter:
 
 
 def _inside(path: tuple[str, ...], value: object, room: int) -> Filter:
-    """Return the filter on a value in the metadata: a value, operators, or keys."""
+    """Return the filter on a value in JSON: a value, operators, or keys."""
     if not isinstance(value, Mapping):
         return comparison(check_path(path), "==", value)
     if not value or not room:
@@ -219,7 +221,7 @@ def _any_tags(field: str, value: Any) -> Filter:
     return AnyOf(parts) if (parts := _tags(field, value)) else AllOf(())
 
 
-def _metadata(field: str, value: Any) -> NoReturn:
+def _not_an_object(field: str, value: Any) -> NoReturn:
     raise InvalidInput(field, f"must be a dict such as {{'kind': 'recipe'}}, not {type(value).__name__}")
 
 
@@ -227,7 +229,8 @@ _SHORT_FILTERS: dict[str, Callable[[str, Any], Filter]] = {
     "types": _types,
     "tags": lambda field, value: AllOf(_tags(field, value)),
     "any_tags": _any_tags,
-    "metadata": _metadata,
+    METADATA: _not_an_object,
+    DATA: _not_an_object,
     "since": lambda field, value: comparison(("created_at",), ">=", value),
     "before": lambda field, value: comparison(("created_at",), "<", value),
 }

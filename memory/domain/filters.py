@@ -1,4 +1,4 @@
-"""Filters over the fields and the metadata of entries, and what they mean.
+"""Filters over the fields, the metadata and the data of entries, and what they mean.
 
 A filter is true or false for an entry. These rules hold on every store:
 
@@ -44,9 +44,12 @@ ORDERINGS: Mapping[Operator, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 Reader: TypeAlias = Callable[[str], Any]
-"""Returns the value of a field of one entry; for `metadata` the whole object."""
+"""Returns the value of a field of one entry; for `metadata` and `data` the whole."""
 
 METADATA: Final = "metadata"
+DATA: Final = "data"
+JSON = (METADATA, DATA)
+"""The parts of an entry that are JSON. A path leads into them."""
 _MOMENTS = ("created_at", "updated_at", "expires_at", "valid_from", "valid_to")
 _LISTS = ("tags", "origins")
 _NUMBERS = ("number_in_conversation", "confidence")
@@ -66,7 +69,7 @@ _TEXTS = (
     "promoted_from_id",
 )
 FIELDS = (*_TEXTS, *_LISTS, *_NUMBERS, *_MOMENTS)
-"""The fields of an entry that a filter can name, besides its metadata."""
+"""The fields of an entry that a filter can name, besides its metadata and data."""
 
 MAX_DEPTH, MAX_PARTS, MAX_VALUES = 16, 256, 1_000
 """The most levels, comparisons and listed values of one filter."""
@@ -109,9 +112,16 @@ class Filter:
         Args:
             *path: The keys: `Filter.metadata("address", "city")`.
         """
-        if not path:
-            raise InvalidInput("path", 'is empty. Name a key, such as Filter.metadata("price")')
-        return FieldPath((METADATA, *path))
+        return _path_into(METADATA, path)
+
+    @staticmethod
+    def data(*path: str) -> FieldPath:
+        """Return a path into the data; compare it to get a filter.
+
+        Args:
+            *path: The keys: `Filter.data("address", "city")`.
+        """
+        return _path_into(DATA, path)
 
     @staticmethod
     def field(name: str) -> FieldPath:
@@ -120,7 +130,7 @@ class Filter:
 
     @staticmethod
     def moment(value: datetime | str | float) -> Moment:
-        """Return a moment to compare ISO 8601 text in metadata with.
+        """Return a moment to compare ISO 8601 text in metadata or data with.
 
         Args:
             value: An aware datetime, ISO 8601 text with a zone, or seconds since 1970.
@@ -155,7 +165,7 @@ class Filter:
 class Comparison(Filter):
     """A filter that compares the value at a path.
 
-    Make it with `Filter.field` or `Filter.metadata`.
+    Make it with `Filter.field`, `Filter.metadata` or `Filter.data`.
     """
 
     path: tuple[str, ...]
@@ -165,7 +175,7 @@ class Comparison(Filter):
 
     def test(self, read: Reader) -> bool:
         value = read(self.path[0])
-        if self.path[0] == METADATA:
+        if self.path[0] in JSON:
             value = value_at(value, self.path[1:])
         elif value is None or value in ((), []):
             value = MISSING
@@ -204,7 +214,7 @@ class Negation(Filter):
 
 @explain_guesses
 class FieldPath:
-    """A field of an entry, or a path into its metadata, which is not yet a filter.
+    """A field of an entry, or a path into its JSON, which is not yet a filter.
 
     Compare it with `==`, `!=`, `<`, `<=`, `>`, `>=`, `in_`, `contains` or `exists`.
     """
@@ -242,7 +252,7 @@ class FieldPath:
         return comparison(self.path, "contains", value)
 
     def exists(self) -> Filter:
-        """Return a filter that passes if there is a value, also null in metadata."""
+        """Return a filter that passes if there is a value, also null in JSON."""
         return Comparison(self.path, "exists")
 
     def __and__(self, other: object) -> NoReturn:
@@ -348,11 +358,17 @@ def _parts(kind: type[AllOf] | type[AnyOf], *given: Filter) -> tuple[Filter, ...
     return tuple(part for one in given for part in (one.parts if isinstance(one, kind) else (one,)))
 
 
+def _path_into(root: str, path: tuple[str, ...]) -> FieldPath:
+    if not path:
+        raise InvalidInput("path", f'is empty. Name a key, such as Filter.{root}("price")')
+    return FieldPath((root, *path))
+
+
 def check_path(path: tuple[str, ...]) -> tuple[str, ...]:
     """Return a path whose first part is a known field."""
     for part in path:
         validation.text("filter", part, max_bytes=validation.MAX_METADATA_BYTES)
-    if path[0] == METADATA and len(path) > 1:
+    if path[0] in JSON and len(path) > 1:
         if len(path) > validation.MAX_DEPTH + 1:
             raise InvalidInput("filter", f"a path has more than {validation.MAX_DEPTH} keys; no entry has it")
         return path
@@ -402,7 +418,7 @@ def comparison(path: tuple[str, ...], operator: Operator, value: object) -> Comp
 def _value(path: tuple[str, ...], field: str, value: object) -> Any:
     """Return a value as it is stored, or as a moment."""
     name = path[0]
-    if name == METADATA:
+    if name in JSON:
         return _json_value(field, value)
     if value is None:
         raise InvalidInput(

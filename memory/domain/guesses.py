@@ -316,7 +316,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "text": "context.messages",
     },
     "Entry": {
-        "text memory page_content value data fact body": "entry.content",
+        "text memory page_content value fact body": "entry.content",
         "entry_id memory_id uuid": "entry.id",
         "timestamp created": "entry.created_at",
         "updated": "entry.updated_at",

@@ -32,6 +32,7 @@ MAX_NAME_CHARS = 200
 MAX_TAGS, MAX_TAG_CHARS = 32, 64
 _MAX_TAGS_GIVEN = 1_000  # including duplicates, which are dropped
 MAX_METADATA_BYTES = 64 * 1024
+MAX_DATA_BYTES = 64 * 1024
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 MAX_ROW_BYTES = 1024 * 1024  # of a message, without its large texts
 LARGE_TEXT_BYTES = 64 * 1024  # larger texts of a message are stored separately
@@ -172,6 +173,18 @@ def json_object(
     return copied
 
 
+def json_value(field: str, value: object, *, max_bytes: int = MAX_METADATA_BYTES, advice: str = "") -> Any:
+    """Return a deep copy of any JSON value, with the rules of `json_object`.
+
+    Args:
+        advice: What to do with a value that is too large, for the error.
+
+    Raises:
+        InvalidInput: With the path of a value that cannot be stored.
+    """
+    return _Copy(field, max_bytes, 0, None, advice).of(value, 1)
+
+
 def is_object(value: object) -> bool:
     """Return whether the value has named values, as a JSON object has."""
     return isinstance(value, Mapping | BaseModel) or (is_dataclass(value) and not isinstance(value, type))
@@ -224,9 +237,15 @@ class _Copy:
     """
 
     def __init__(
-        self, field: str, max_bytes: int, large_texts: int, may_replace: Callable[[str], bool] | None
+        self,
+        field: str,
+        max_bytes: int,
+        large_texts: int,
+        may_replace: Callable[[str], bool] | None,
+        advice: str = "",
     ) -> None:
         self._field = field
+        self._advice = f". {advice}" if advice else ""
         self._most = max_bytes
         self._room = max_bytes
         self._most_large = large_texts
@@ -340,7 +359,7 @@ class _Copy:
         self._room -= size
         if self._room < 0:
             apart = f", not counting texts of more than {LARGE_TEXT_BYTES} bytes" if self._most_large else ""
-            raise InvalidInput(self._field, f"exceeds {self._most} bytes{apart}")
+            raise InvalidInput(self._field, f"exceeds {self._most} bytes{apart}{self._advice}")
 
     def _size_message(self) -> str:
         return f"exceeds {self._most_large} bytes. Store larger data elsewhere, and its address here"

@@ -31,6 +31,9 @@ Metadata: TypeAlias = Mapping[str, Any] | BaseModel | _Dataclass
 Its values are JSON, dates, UUIDs, decimals, enums, dataclasses and models.
 """
 
+EntryData: TypeAlias = Metadata | list[Any] | tuple[Any, ...]
+"""The data of an entry: an object as in `Metadata`, or a list of such values."""
+
 Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or seconds since 1970, from 10^8."""
 

@@ -18,6 +18,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.arguments import (
     UNSET,
+    EntryData,
     Metadata,
     Moment,
     consistency_of,
@@ -71,7 +72,7 @@ from memory.facade.write_options import EntryPatch, IfExists, WriteMode, WriteOp
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entries.browsing import EntryPage
-from memory.orchestrator.entries.derivation import Callback
+from memory.orchestrator.entries.derivation import SHARED, Callback
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.budgets import Allowance
@@ -490,12 +491,16 @@ class Memory(AsyncContext, LoopBound):
         `supersedes` or `detect_conflicts`, the advisor supersedes nothing.
 
         Args:
-            content: The text; it may be empty if there is a title.
+            content: The text; it may be empty if there is a title or `data`.
             scope: Whom or what the entry belongs to, such as `"user:ada"`.
             type: The kind of knowledge, `"context"` by default; see `EntryType`.
             title: A short name, which weighs more in a search than the text.
             tags: Labels to filter and boost by.
-            metadata: JSON of your own, to filter by.
+            metadata: JSON of your own about the entry, to filter by.
+            data: Structured content: an object or a list, up to 64 KiB of JSON. Filters
+                compare it (`data.price`); searches do not find its words. Values that
+                JSON lacks, such as dates, UUIDs, decimals, enums, dataclasses and
+                pydantic models, are stored as JSON, as in `metadata`.
             source: Where the content comes from.
             confidence: A number from 0 to 1, for promotion rules with
                 `confidence_at_least`. It is stored in `metadata["confidence"]`, and
@@ -643,6 +648,7 @@ class Memory(AsyncContext, LoopBound):
             origins: What else the change was made of.
             tags: Replace the entry's tags.
             metadata: Merged into the entry's metadata.
+            data: Replaces the entry's data as a whole. None clears it.
             artifact_id: None clears it.
             expires_at: None clears it.
             expected_version: Change the entry only if this is still its `version`.
@@ -865,7 +871,7 @@ class Memory(AsyncContext, LoopBound):
         conversation. `filter` removes entries that do not match.
         `filter={"types": ["user"], "tags": ["home"]}` finds only entries of the type
         that have the tag. `filter={"metadata.price": {"$gt": 3}}`, or a `Filter`,
-        compares metadata and fields of entries.
+        compares metadata, data and fields of entries.
 
         Without `boost["types"]` the search raises the types that the question itself
         seems to ask for, unless `intent` is False. Other boosts and filters do not
@@ -973,6 +979,7 @@ class Memory(AsyncContext, LoopBound):
         content: str = UNSET,
         tags: Sequence[str] = UNSET,
         metadata: Metadata = UNSET,
+        data: EntryData | None = UNSET,
         delete_original: bool = False,
         consistency: Consistency | None = None,
         request_id: str | None = None,
@@ -981,7 +988,9 @@ class Memory(AsyncContext, LoopBound):
 
         Args:
             to: The scope of the copy.
-            content: Replaces the content in the copy. `tags` and `metadata` work alike.
+            content: Replaces the content in the copy. `tags` and `data` work alike. The
+                copy has the data of the entry otherwise.
+            metadata: Merged over the metadata of the entry.
             delete_original: Delete the entry once the copy can be read.
             consistency: As in `write`. With `delete_original` the call waits for
                 everything.
@@ -993,7 +1002,7 @@ class Memory(AsyncContext, LoopBound):
                 `delete_original` is set, and the entry was edited since it was copied,
                 or its copy is expired or retired.
         """
-        given = {"content": content, "tags": tags, "metadata": metadata}
+        given = {"content": content, "tags": tags, "metadata": metadata, "data": data}
         overrides = check_patch({name: value for name, value in given.items() if value is not UNSET})
         source, target, waits = id_of(entry_id), scope_of(to), consistency_of(consistency)
         deletes = flag("delete_original", delete_original)
@@ -1015,6 +1024,7 @@ class Memory(AsyncContext, LoopBound):
         target_scope: Scope | str | None = None,
         tags: Sequence[str] | None = None,
         metadata: Metadata | None = None,
+        data: EntryData | None = UNSET,
         delete_sources: bool = False,
         consistency: Consistency | None = None,
         request_id: str | None = None,
@@ -1029,6 +1039,8 @@ class Memory(AsyncContext, LoopBound):
             metadata: Merged over the metadata of the sources. Of these the first value
                 of a key wins. If the merged metadata exceed the limits of an entry,
                 this argument is taken alone.
+            data: The data of the new entry, or None for none. By default it has the
+                data that its sources share.
             delete_sources: Delete the entries afterwards.
             consistency: As in `write`. With `delete_sources` the call waits for
                 everything.
@@ -1037,11 +1049,12 @@ class Memory(AsyncContext, LoopBound):
 
         Raises:
             CompactionError: The callback failed, or the entries cannot be compacted.
-                Nothing has changed. If the united tags or merged metadata exceed the
-                limits of an entry (32 tags, 64 KiB), the callback is not called; pass
-                `tags` or `metadata`.
+                Nothing has changed. The callback is not called if the united tags or
+                merged metadata exceed the limits of an entry (32 tags, 64 KiB), or if
+                the sources have different data. Pass `tags`, `metadata` or `data`.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
+        patch |= {} if data is UNSET else check_patch({"data": data})
         sources, calls = ids_of(entry_ids), function("callback", callback)
         within = None if target_scope is None else scope_of(target_scope)
         deletes, waits = flag("delete_sources", delete_sources), consistency_of(consistency)
@@ -1056,6 +1069,7 @@ class Memory(AsyncContext, LoopBound):
                 target_scope=within,
                 tags=patch.get("tags"),
                 metadata=patch.get("metadata"),
+                data=patch.get("data", SHARED),
                 delete_sources=deletes,
                 consistency=waits,
                 request=mark,

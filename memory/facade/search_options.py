@@ -12,7 +12,7 @@ from memory.domain import validation
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.filter_parsing import SHORT, parse_filter
-from memory.domain.filters import AllOf, Filter, check_size
+from memory.domain.filters import JSON, AllOf, Filter, check_size
 from memory.facade.arguments import Moment, check_names, flag, real
 from memory.policies.entry_query import SearchMode
 from memory.policies.ranking.preferences import Preferences
@@ -25,8 +25,8 @@ Scalar: TypeAlias = str | int | float | bool | None
 class SearchFilter(TypedDict, total=False):
     """The short keys of a filter, as a dict. An entry must match every key.
 
-    The dict may have other keys too: fields of entries, paths in the metadata, and
-    `$and`, `$or`, `$nor` and `$not`; see `Filter`.
+    The dict may have other keys too: fields of entries, paths in the metadata and the
+    data, and `$and`, `$or`, `$nor` and `$not`; see `Filter`.
     """
 
     types: Sequence[EntryType | str] | None
@@ -40,6 +40,11 @@ class SearchFilter(TypedDict, total=False):
 
     In place of a value there may be a dict: operators such as `{"$gt": 3}`, or keys of
     the object under this key.
+    """
+    data: Mapping[str, Any] | None
+    """The entry's data has each of these keys with exactly this value.
+
+    Operators and nested keys work as in `metadata`.
     """
     since: Moment | None
     """The entry was created at or after this moment."""
@@ -143,7 +148,7 @@ def split_filter(given: FilterInput | None) -> tuple[dict[str, Any], Filter | No
     short = {
         name: value
         for name, value in given.items()
-        if name in SHORT and name != "metadata" and not isinstance(value, Mapping)
+        if name in SHORT and name not in JSON and not isinstance(value, Mapping)
     }
     others = {name: value for name, value in given.items() if name not in short}
     return short, filter_of(others) if others else None

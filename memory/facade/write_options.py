@@ -14,7 +14,7 @@ from memory.domain.entry import EntryDraft, EntryType, PartialDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.versions import ExpectedVersion
-from memory.facade.arguments import Metadata, Moment, draft_of, function
+from memory.facade.arguments import EntryData, Metadata, Moment, draft_of, function
 from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.storage.deliveries import Consistency
 
@@ -30,6 +30,7 @@ class EntryFields(TypedDict, total=False):
     source: str | None
     tags: Sequence[str]
     metadata: Metadata | None
+    data: EntryData | None
     confidence: float | None
     artifact_id: str | None
     created_at: Moment | None
@@ -55,6 +56,7 @@ class EntryPatch(TypedDict, total=False):
     origins: Sequence[str]
     tags: Sequence[str]
     metadata: Metadata
+    data: EntryData | None
     confidence: float
     artifact_id: str | None
     expires_at: Moment | timedelta | None

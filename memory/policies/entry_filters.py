@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from memory.domain.filters import METADATA, AllOf, AnyOf, Comparison, Filter, Moment, Negation
+from memory.domain.filters import JSON, AllOf, AnyOf, Comparison, Filter, Moment, Negation
 from memory.domain.ids import is_id
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparisons import SYSTEM_TYPES
@@ -53,7 +53,7 @@ def satisfies(part: Filter | None) -> Callable[[Record], bool]:
 
 
 def _value(record: Record, name: str) -> Any:
-    if name in (METADATA, _KEY):
+    if name == _KEY or name in JSON:
         return record.body.get(name)
     if name in _TEXTS:
         return record.texts.get(name, "" if name == "content" else None)
@@ -66,7 +66,7 @@ def condition_of(part: Filter | None, collection: Collection) -> Condition | Non
     """Return a condition that every record which passes the filter meets.
 
     Others may meet it too. Stores have no condition for titles, contents, moments in
-    metadata, values that are objects or lists, and `contains` in metadata.
+    JSON, values that are objects or lists, and `contains` in JSON.
     """
     if part is None:
         return None
@@ -96,11 +96,11 @@ def _wide(part: Filter, collection: Collection, wide: bool) -> Condition:
 def _exact_condition(part: Comparison, collection: Collection) -> Condition | None:
     """Return an exact condition; None if stores have none."""
     name = part.path[0]
-    if name == METADATA and part.operator != "contains" and all(map(_is_scalar, _values(part))):
+    if name in JSON and part.operator != "contains" and all(map(_is_scalar, _values(part))):
         return JsonPath(part.path, part.operator, part.value)
     if name == _KEY and part.operator != "exists":
         return JsonPath((_KEY,), part.operator, part.value)
-    if name == METADATA or name in _IN_NO_FIELD:
+    if name in JSON or name in _IN_NO_FIELD:
         return None
     field = _OWN_ID if name == "id" and collection.field(_OWN_ID) else name
     declared = collection.field(field)

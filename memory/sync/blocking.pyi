@@ -81,6 +81,7 @@ from memory.domain.shapes.tools import ToolFormat
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.domain.versions import ExpectedVersion
 from memory.facade.arguments import (
+    EntryData,
     Metadata,
     Moment,
 )
@@ -302,6 +303,7 @@ class BlockingMemory:
         content: str = ...,
         tags: Sequence[str] = ...,
         metadata: Metadata = ...,
+        data: EntryData | None = ...,
         delete_original: bool = ...,
         consistency: Consistency | None = ...,
         request_id: str | None = ...,
@@ -314,6 +316,7 @@ class BlockingMemory:
         target_scope: Scope | str | None = ...,
         tags: Sequence[str] | None = ...,
         metadata: Metadata | None = ...,
+        data: EntryData | None = ...,
         delete_sources: bool = ...,
         consistency: Consistency | None = ...,
         request_id: str | None = ...,

@@ -77,6 +77,8 @@ INDEXED = [
     "metadata.back\\slash",
     "metadata.o.k",
     "metadata.0",
+    "data.n",
+    "data.o.k",
 ]
 TYPES, TAGS = ("user", "project", "context"), ("a", "A", "a b", "ä")
 ORDERINGS: dict[str, Callable[[Any, Any], Any]] = {
@@ -111,13 +113,13 @@ def plain(value: Any) -> Any:
     return ("object", frozenset((name, plain(one)) for name, one in value.items()))
 
 
-def at(metadata: Any, path: tuple[str, ...]) -> list[Any]:
+def at(value: Any, path: tuple[str, ...]) -> list[Any]:
     """The value there, or nothing."""
     for name in path:
-        if not isinstance(metadata, dict) or name not in metadata:
+        if not isinstance(value, dict) or name not in value:
             return []
-        metadata = metadata[name]
-    return [metadata]
+        value = value[name]
+    return [value]
 
 
 def is_ordered(value: Any, sign: str, other: Any) -> bool:
@@ -141,7 +143,7 @@ class Draw:
         self.random = random.Random(f"filters {seed}")  # noqa: S311
         self.entries: list[Entry] = []
 
-    def metadata(self) -> dict[str, Any]:
+    def json_object(self) -> dict[str, Any]:
         draw = self.random
         given = {key: self.value() for key in draw.sample(KEYS, draw.randrange(0, 6))}
         if draw.random() < 0.6:
@@ -167,7 +169,7 @@ class Draw:
             inner = self.filter(depth - 1)
             written = None if inner.written is None else {"$not": inner.written}
             return Drawn(~inner.filter, written, lambda entry: not inner.holds(entry))
-        return self.on_field() if draw.random() < 0.35 else self.on_metadata()
+        return self.on_field() if draw.random() < 0.35 else self.on_json()
 
     def combined(self, parts: list[Drawn]) -> Drawn:
         both = self.random.random() < 0.5
@@ -179,17 +181,19 @@ class Draw:
         truth = all if both else any
         return Drawn(joined, whole, lambda entry: truth(part.holds(entry) for part in parts))
 
-    def on_metadata(self) -> Drawn:
+    def on_json(self) -> Drawn:
         draw = self.random
+        root = draw.choice(["metadata", "data"])
         path = draw.choice([(key,) for key in KEYS] + [("o", name) for name in NESTED] + [("o", "k", "deep")])
-        here, dotted = Filter.metadata(*path), ".".join(("metadata", *path))
+        into = Filter.metadata if root == "metadata" else Filter.data
+        here, dotted = into(*path), ".".join((root, *path))
         clean = all("." not in name for name in path)
 
         def written(comparison: Any) -> dict[str, Any] | None:
             return {dotted: comparison} if clean else None
 
         def holds(test: Callable[[Any], bool]) -> Callable[[Entry], bool]:
-            return lambda entry: any(test(value) for value in at(entry.metadata, path))
+            return lambda entry: any(test(value) for value in at(getattr(entry, root), path))
 
         kind = draw.randrange(8)
         if kind == 0:
@@ -301,7 +305,8 @@ class Draw:
                 title=draw.choice([None, *TEXTS[1:4]]),
                 source=draw.choice([None, *TEXTS[1:]]),
                 tags=draw.sample(TAGS, draw.randrange(3)),
-                metadata=self.metadata() | draw.choice([{}, {"confidence": draw.choice([0, 0.5, 1])}]),
+                metadata=self.json_object() | draw.choice([{}, {"confidence": draw.choice([0, 0.5, 1])}]),
+                data=draw.choice([None, [1], self.json_object(), self.json_object()]),
                 created_at=draw.choice([None, START]),
                 conversation_id="c",
                 number_in_conversation=draw.choice([None, 1, 2, 3]),
@@ -310,7 +315,7 @@ class Draw:
             if draw.random() < 0.2:
                 await memory.admin.move([entry.id], "long")
             if draw.random() < 0.2:
-                await memory.update(entry.id, metadata=self.metadata())
+                await memory.update(entry.id, metadata=self.json_object(), data=self.json_object())
         self.entries = [entry async for entry in memory.entries.iterate()]
 
 

@@ -32,6 +32,7 @@ from memory.domain import validation
 from memory.domain.corrections import did_you_mean, setting_hint
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.filter_parsing import parse_path
+from memory.domain.filters import JSON
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
 from memory.facade.config.sources import Layer, gather_settings
@@ -112,7 +113,7 @@ _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 MOST_INDEXES = 16
-"""The most indexes on metadata. Every write of an entry updates all of them."""
+"""The most indexes on metadata and data. Every write of an entry updates them all."""
 
 
 def _one_value(name: str) -> Callable[[object], object]:
@@ -396,7 +397,7 @@ class MemoryConfig(BaseModel):
     consistency: Consistency = EngineSettings().consistency
     """When a write returns, unless the call says so itself; see `Memory.write`."""
     indexes: tuple[str, ...] = ()
-    """Up to 16 paths in the metadata, such as `metadata.price`, that filters use often.
+    """Up to 16 paths that filters use often, such as `data.price` or `metadata.kind`.
 
     SQLite and PostgreSQL make an index for each. Other stores ignore the setting.
     """
@@ -481,8 +482,10 @@ class MemoryConfig(BaseModel):
     @classmethod
     def _paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for path in value:
-            if not path.startswith("metadata.") or not parse_path(path) or len(value) > MOST_INDEXES:
-                raise ValueError(f"should be at most {MOST_INDEXES} paths such as 'metadata.price'")
+            if path.partition(".")[0] not in JSON or len(parse_path(path)) < 2 or len(value) > MOST_INDEXES:
+                raise ValueError(
+                    f"should be at most {MOST_INDEXES} paths such as 'metadata.price', 'data.kind'"
+                )
         return value
 
     @property

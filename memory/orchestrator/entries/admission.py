@@ -12,6 +12,10 @@ from typing import Protocol
 
 from memory.policies.quotas import Quota
 from memory.ports.record import Key, Record
+from memory.ports.rows import json_of
+
+_JSON = ("metadata", "data")
+"""The values in the body of an entry that count as its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +33,11 @@ class NewEntry:
 
     @classmethod
     def of(cls, record: Record, *, derived: bool) -> NewEntry:
-        return cls(
-            record.key, record.scope, sum(len(text.encode()) for text in record.texts.values()), derived
-        )
+        texts = [
+            *record.texts.values(),
+            *(json_of(record.body[name]) for name in _JSON if name in record.body),
+        ]
+        return cls(record.key, record.scope, sum(len(text.encode()) for text in texts), derived)
 
 
 class Admission(Protocol):

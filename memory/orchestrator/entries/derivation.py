@@ -12,11 +12,12 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from memory.domain import ids, validation
 from memory.domain.entry import WHERE_SAID, Entry, EntryDraft, EntryType
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.filters import equal
 from memory.domain.provenance import all_in
 from memory.domain.scope import Scope, ScopeKind, check_promotion
 from memory.domain.time import moment
@@ -48,6 +49,8 @@ and may be async.
 
 COPIED_VERSION = "promoted_from_version"
 """In the body of a promoted entry: the version of the original that was copied."""
+SHARED: Final = object()
+"""As the data of a compacted entry: the data that its sources have in common."""
 OVERRIDES = "promoted_with"
 """In the body of a promoted entry: a digest of the values that the promotion overrode.
 """
@@ -172,7 +175,7 @@ class Derivation:
         if origin.scope.kind is ScopeKind.SESSION:
             metadata.setdefault("created_in_session_id", origin.scope.id)
         said = {name: getattr(origin, name) for name in WHERE_SAID}
-        wanted = {"content": origin.content, "tags": origin.tags} | overrides
+        wanted = {"content": origin.content, "tags": origin.tags, "data": origin.data} | overrides
         if "metadata" in wanted:  # laid over the source's metadata: provenance is never removed
             metadata = validation.json_object("metadata", metadata | wanted["metadata"])
         wanted["metadata"] = metadata
@@ -246,6 +249,7 @@ class Derivation:
         target_scope: Scope | None = None,
         tags: list[str] | None = None,
         metadata: dict[str, Any] | None = None,
+        data: Any = SHARED,
         delete_sources: bool = False,
         consistency: Consistency | None = None,
         request: RequestMark | None = None,
@@ -262,6 +266,7 @@ class Derivation:
             "target_scope": target_scope,
             "tags": tags,
             "metadata": metadata,
+            "data": data,
             "delete_sources": delete_sources,
             "consistency": consistency,
         }
@@ -290,6 +295,7 @@ class Derivation:
         target_scope: Scope | None,
         tags: list[str] | None,
         metadata: dict[str, Any] | None,
+        data: Any,
         delete_sources: bool,
         consistency: Consistency | None,
     ) -> Entry:
@@ -304,6 +310,7 @@ class Derivation:
         origins = [entry_of(s) for s in sources]
         union = _united_tags(origins, distinct) if tags is None else tags
         merged = _merged_metadata(origins, metadata, distinct)
+        carried = _shared_data(origins, distinct) if data is SHARED else data
         content = await self._invoke_callback(callback, sources, distinct)
         kinds = {origin.type for origin in origins}
         try:
@@ -313,6 +320,7 @@ class Derivation:
                 content=content,
                 tags=union,
                 metadata=merged,
+                data=carried,
                 origins=[one for source in sources for one in all_in(source.fields)],
                 expires_at=_latest([o.expires_at for o in origins]),
             )
@@ -320,9 +328,9 @@ class Derivation:
             raise CompactionError(distinct, str(error)) from error
         [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
         versions = [f"{s.key.id}@{s.version}" for s in sources]
-        identity = named or ids.derived_id(
-            tenant, scope.text, "compact", *versions, draft.content, repr(draft.tags), repr(draft.metadata)
-        )
+        said = [draft.content, repr(draft.tags), repr(draft.metadata)]
+        said += [] if draft.data is None else [repr(draft.data)]
+        identity = named or ids.derived_id(tenant, scope.text, "compact", *versions, *said)
         now = self._placement.now()
         record = record_of(
             draft,
@@ -539,7 +547,7 @@ def _digest(overrides: dict[str, Any]) -> str:
 def _check_overrides(made: Record, asked: str) -> None:
     if made.body.get(OVERRIDES, asked) != asked:
         raise Conflict(
-            "it was already promoted to this scope with other content, tags or metadata. Update that copy",
+            "it was already promoted to this scope with other overrides. Update that copy",
             made.key.id,
         )
 
@@ -584,6 +592,22 @@ def _merged_metadata(
             f"the merged metadata of the sources is beyond the limits of an entry ({error.problem}): give"
             " metadata={…} for the result. The callback was not called",
         ) from error
+
+
+def _shared_data(origins: Sequence[Entry], source_ids: Sequence[str]) -> Any:
+    """Return the data of the sources, of which those that have data have the same.
+
+    Raises:
+        CompactionError: Two sources have different data.
+    """
+    given = [origin.data for origin in origins if origin.data is not None]
+    if any(not equal(one, given[0]) for one in given[1:]):
+        raise CompactionError(
+            source_ids,
+            "the sources have different data: give data={…} for the result, or data=None for none."
+            " The callback was not called",
+        )
+    return given[0] if given else None
 
 
 def _latest(moments: Sequence[datetime | None]) -> datetime | None:

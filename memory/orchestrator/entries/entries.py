@@ -447,7 +447,7 @@ class Entries:
         Raises:
             Conflict: The entry is retired, so it cannot be changed. Or the key has a
                 deleted entry, and `revive` is false. Or "keep" finds a hidden entry.
-            InvalidInput: There is no entry, and the draft has no text for a new one.
+            InvalidInput: There is no entry, and the draft has neither text nor data.
             VersionConflict: Another version than the expected one is stored.
         """
         call = _UpsertCall(draft, mode, expected, revive, consistency, steps, request)
@@ -506,7 +506,7 @@ class Entries:
 
     async def _create(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
         draft = call.draft
-        if isinstance(draft, PartialDraft) and not draft.can_create:
+        if isinstance(draft, PartialDraft) and not draft.has_substance:
             raise InvalidInput(
                 "content",
                 f"is missing, and no entry exists under key {draft.key!r}. Pass the content of the new entry",

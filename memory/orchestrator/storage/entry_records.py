@@ -28,6 +28,7 @@ from memory.domain.entry import (
     confidence_of,
     expiry,
 )
+from memory.domain.filters import equal
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
@@ -48,6 +49,8 @@ deleted the life before.
 """
 KEY = "key"
 """In the body of a record: the key that its writer gave it."""
+DATA = "data"
+"""In the body of a record: the JSON that belongs to the content."""
 PINNED = "pinned"
 """In the body of a record that is older by its `created_at` than its reference to a
 conversation: the version at which it got the reference.
@@ -98,6 +101,7 @@ def entry_of(record: Record) -> Entry:
             "source": fields.get("source"),
             "tags": list(fields.get("tags") or ()),
             "metadata": copy_json(body.get("metadata") or {}),
+            "data": copy_json(body.get(DATA)),
             "created_at": record.created_at,
             "updated_at": record.updated_at,
             "expires_at": record.expires_at,
@@ -143,6 +147,8 @@ def record_of(
     body: dict[str, JsonValue] = {}
     if draft.metadata:
         body["metadata"] = draft.metadata
+    if draft.data is not None:
+        body[DATA] = draft.data
     if draft.address is not None:
         body[KEY] = draft.address
     valid_from, valid_to = born, None
@@ -257,7 +263,8 @@ def apply_changes(
 ) -> Record:
     """Return the record after an update.
 
-    Metadata is merged; all other values are replaced. `created_at` and provenance stay.
+    Metadata is merged; all other values, data too, are replaced. `created_at` and
+    provenance stay.
     `stated` holds all values that the call stated, if those are more than its changes.
     """
     body, fields = dict(record.body), dict(record.fields)
@@ -267,6 +274,9 @@ def apply_changes(
             "metadata", {**(body.get("metadata") or {}), **changes["metadata"]}
         )
         fields["confidence"] = confidence_of(body["metadata"])
+    if DATA in changes:
+        body.pop(DATA, None)
+        body |= {} if changes[DATA] is None else {DATA: changes[DATA]}
     if "tags" in changes:
         fields["tags"] = tuple(changes["tags"])
     if "type" in changes:
@@ -420,7 +430,12 @@ def _turned_back(step: Record) -> Sequence[int]:
     return step.body.get(TURNED_BACK, ())  # type: ignore[no-any-return]
 
 
-_REPLACEABLE = ("content", "title", "type", "tags", "metadata", "artifact_id", *ORIGIN_KINDS, *WHERE_SAID)
+_REPLACEABLE = (
+    *("content", "title", "type", "tags", "metadata", DATA, "artifact_id"),
+    *ORIGIN_KINDS,
+    *WHERE_SAID,
+)
+_JSON = ("metadata", DATA)
 
 
 def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
@@ -432,7 +447,9 @@ def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
     wanted = {name: getattr(draft, name) for name in _REPLACEABLE}
     wanted["expires_at"] = expiry(draft.expires_at, moment(version))
     says = entry_of(record)
-    changes = {name: value for name, value in wanted.items() if value != getattr(says, name)}
+    changes = {
+        name: value for name, value in wanted.items() if not _is_same(name, value, getattr(says, name))
+    }
     if not changes and set(draft.origins) <= set(all_in(record.fields)):
         return record
     changes |= {
@@ -462,10 +479,15 @@ def apply_given(record: Record, changes: dict[str, Any], *, version: int) -> Rec
     if "metadata" in wanted:
         wanted["metadata"] = {**says.metadata, **wanted["metadata"]}
     new_origins = set(wanted.pop("origins", ())) - set(all_in(record.fields))
-    if not new_origins and all(value == getattr(says, name) for name, value in wanted.items()):
+    if not new_origins and all(_is_same(name, value, getattr(says, name)) for name, value in wanted.items()):
         return record
     body = _pinned_body(dict(record.body), changes, version)
     return _with_place(apply_changes(replace(record, body=body), changes, version=version), changes)
+
+
+def _is_same(name: str, one: Any, other: Any) -> bool:
+    """Return whether a value is the same, in JSON also by type: 1 is not true."""
+    return bool(one == other) and (name not in _JSON or equal(one, other))
 
 
 def _pinned_body(
@@ -501,6 +523,7 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
             name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None
         }
         left_out |= {"artifact_id"} if draft.artifact_id is None else set()
+    left_out |= {DATA} if draft.data is None else set()
     asked = draft.model_dump(mode="json", exclude=left_out) | had_always | {"scope": draft.scope.text}
     if supersedes:
         asked["supersedes"] = sorted(supersedes)
@@ -518,6 +541,7 @@ def _said_of(record: Record) -> dict[tuple[str, str], Any]:
     own = {name: record.fields.get(name) for name in _OWN} | {
         name: record.texts.get(name) for name in ("title", "content")
     }
+    own[DATA] = record.body.get(DATA)
     metadata: Mapping[str, Any] = record.body.get("metadata") or {}
     return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {
         ("metadata", name): value for name, value in metadata.items()

@@ -236,6 +236,7 @@ def still_says(now: Record, then: Record) -> bool:
     if now.version == then.version:
         return True
     kept = all(now.texts.get(name) == then.texts.get(name) for name in ("title", "content"))
+    kept = kept and now.body.get("data") == then.body.get("data")
     tags = set(_list_field(then, "tags")) <= set(_list_field(now, "tags"))
     before, after = _metadata(then), _metadata(now)
     return kept and tags and all(name in after and after[name] == value for name, value in before.items())

@@ -33,7 +33,7 @@ from memory.orchestrator.storage.collections import (
     SESSIONS,
 )
 from memory.orchestrator.storage.deliveries import Deliveries
-from memory.orchestrator.storage.entry_records import KEY, PARTS, entry_of, record_of
+from memory.orchestrator.storage.entry_records import DATA, KEY, PARTS, entry_of, record_of
 from memory.orchestrator.storage.kinds import Kind, Kinds
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import kept_versions, same_life
@@ -105,7 +105,7 @@ class RestoreResult:
 WRITTEN, THERE, DELETED = RestoreResult(Fate.WRITTEN), RestoreResult(Fate.THERE), RestoreResult(Fate.DELETED)
 TAKEN = RestoreResult(Fate.REFUSED, "id: another record uses it here")
 
-SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors", KEY})
+SAID = frozenset({"content", "title", "metadata", DATA, "compacted_from_ids", "contributors", KEY})
 """The entry's own values in the body. Notes of the engine must not use these names."""
 DERIVED = frozenset({PARTS})
 """Notes on derived data, which is made again after an import."""
