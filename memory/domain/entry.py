@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -61,7 +61,7 @@ class Entry(BaseModel):
     `key` is the name that its writer gave it; it is unique within the scope. `version`
     is an opaque text that changes with every edit. `metadata` is that of the caller; a
     promotion adds `created_in_session_id`. `data` is JSON of the caller that belongs to
-    the content; None if there is none.
+    the content; None if there is none. Searches find the entry only if `searchable`.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -77,6 +77,7 @@ class Entry(BaseModel):
     tags: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
     data: Any = None
+    searchable: bool = True
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None = None
@@ -247,6 +248,9 @@ class EntryDraft(validation.ValidatedModel):
     tags: list[str] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
     data: Any = None
+    vector: bytes | None = Field(default=None, exclude=True, repr=False)
+    """The caller's own vector, as packed float32 of length 1."""
+    searchable: bool = True
     confidence: float | None = Field(default=None, exclude=True)
     """Stored as `metadata["confidence"]`."""
     created_at: datetime | None = None
@@ -299,6 +303,16 @@ class EntryDraft(validation.ValidatedModel):
     @classmethod
     def _data(cls, value: object) -> Any:
         return check_data(value)
+
+    @field_validator("vector", mode="before")
+    @classmethod
+    def _vector(cls, value: object) -> bytes | None:
+        return check_vector(value)
+
+    @field_validator("searchable", mode="before")
+    @classmethod
+    def _searchable(cls, value: object) -> bool:
+        return check_searchable(value)
 
     @field_validator("confidence", mode="before")
     @classmethod
@@ -353,6 +367,11 @@ class EntryDraft(validation.ValidatedModel):
     def _says_something(self) -> EntryDraft:
         if not self.has_substance:
             raise InvalidInput("content", "may be empty only where a title or data carries the entry")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_found_by_its_vector(self) -> EntryDraft:
+        refuse_hidden_vector(vars(self))
         return self
 
     @property
@@ -444,6 +463,18 @@ class ImportedDraft(EntryDraft):
         return self
 
 
+Draft = TypeVar("Draft", bound=EntryDraft)
+
+
+def with_changes(draft: Draft, changes: Mapping[str, Any]) -> Draft:
+    """Return the draft with these values, checked.
+
+    A vector of the caller is dropped with the text that it belongs to.
+    """
+    others = {} if not changes.keys() & {"title", "content"} else {"vector": None}
+    return type(draft)(**{**dict(draft), **others, **changes})
+
+
 def confidence_of(metadata: Mapping[str, Any]) -> float | None:
     """Return the confidence in metadata; None if there is none."""
     value = metadata.get("confidence")
@@ -509,6 +540,23 @@ def check_data(value: object) -> Any:
     )
 
 
+def check_vector(value: object) -> bytes | None:
+    """Check and pack the caller's own vector; None for that of the text."""
+    return None if value is None else validation.vector("vector", value)
+
+
+def check_searchable(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput("searchable", f"must be True or False, not {type(value).__name__}")
+    return value
+
+
+def refuse_hidden_vector(given: Mapping[str, Any]) -> None:
+    """Raise `InvalidInput` if a vector is given for an entry that no search finds."""
+    if given.get("vector") is not None and not given.get("searchable", True):
+        raise InvalidInput("vector", "is not used with searchable=False. Leave one of the two out")
+
+
 def check_expiry(value: object) -> datetime | timedelta | None:
     """Check an expiry: a moment, or a duration from the write on."""
     return (
@@ -537,6 +585,8 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "tags": validation.tags,
     "metadata": lambda value: validation.json_object("metadata", value),
     "data": check_data,
+    "vector": check_vector,
+    "searchable": check_searchable,
     "confidence": check_confidence,
     "expires_at": check_expiry,
 }
@@ -552,6 +602,7 @@ def check_patch(changes: dict[str, Any]) -> dict[str, Any]:
         if name not in PATCHABLE:
             raise InvalidInput(name, f"cannot be changed; update takes {', '.join(PATCHABLE)}")
     checked = {name: PATCHABLE[name](value) for name, value in changes.items()}
+    refuse_hidden_vector(checked)
     if "confidence" in checked:
         _put_confidence(checked.setdefault("metadata", {}), checked.pop("confidence"))
     return checked

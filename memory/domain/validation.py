@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -491,6 +492,52 @@ def whole(field: str, value: object, *, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(field, f"must be a whole number, not below {least}")
     return value
+
+
+MAX_DIMENSIONS = 65_536
+
+
+def vector(field: str, value: object) -> bytes:
+    """Return a vector as packed float32 of length 1, little-endian.
+
+    Args:
+        field: The name of the value in errors.
+        value: Numbers, also in an array, or packed float32 such as an embedder returns.
+
+    Raises:
+        InvalidInput: It holds no numbers, or one that is not finite, or only zeros.
+    """
+    numbers = _numbers(field, value)
+    if len(numbers) > MAX_DIMENSIONS:
+        raise InvalidInput(field, f"has more than {MAX_DIMENSIONS} numbers")
+    if not all(map(math.isfinite, numbers)):
+        raise InvalidInput(field, "holds a number that is not finite. Pass finite numbers")
+    largest = max(map(abs, numbers), default=0.0)
+    if not largest:
+        raise InvalidInput(field, "is empty or all zero, which has no direction. Omit it for no vector")
+    scaled = [number / largest for number in numbers]  # so that no square overflows or vanishes
+    norm = math.sqrt(sum(number * number for number in scaled))
+    return struct.pack(f"<{len(scaled)}f", *(number / norm for number in scaled))
+
+
+def _numbers(field: str, value: object) -> Sequence[float]:
+    if isinstance(value, bytes | bytearray | memoryview):
+        packed = bytes(value)
+        if len(packed) % 4:
+            raise InvalidInput(field, "has a number of bytes that is no multiple of 4. Pass packed float32")
+        return struct.unpack(f"<{len(packed) // 4}f", packed)
+    given = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(given, list | tuple):
+        raise InvalidInput(
+            field, f"must be a list of numbers, an array, or packed float32, not {type(value).__name__}"
+        )
+    for position, number in enumerate(given):
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise InvalidInput(f"{field}[{position}]", f"must be a number, not {type(number).__name__}")
+    try:
+        return [float(number) for number in given]
+    except OverflowError:
+        raise InvalidInput(field, "holds a number that is not finite. Pass finite numbers") from None
 
 
 def share(field: str, value: object) -> float:

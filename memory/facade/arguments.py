@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
@@ -33,6 +33,9 @@ Its values are JSON, dates, UUIDs, decimals, enums, dataclasses and models.
 
 EntryData: TypeAlias = Metadata | list[Any] | tuple[Any, ...]
 """The data of an entry: an object as in `Metadata`, or a list of such values."""
+
+Vector: TypeAlias = Iterable[float] | bytes
+"""An embedding: numbers, also as an array, or packed little-endian float32."""
 
 Moment = datetime | str | int | float
 """An aware datetime, ISO 8601 text with a zone, or seconds since 1970, from 10^8."""

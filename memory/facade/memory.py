@@ -501,6 +501,13 @@ class Memory(AsyncContext, LoopBound):
                 compare it (`data.price`); searches do not find its words. Values that
                 JSON lacks, such as dates, UUIDs, decimals, enums, dataclasses and
                 pydantic models, are stored as JSON, as in `metadata`.
+            vector: Your own embedding of the entry, in place of the embedder's. It has
+                as many numbers as the embedder's vectors, and is scaled to length 1.
+                It stays until you change the text without giving a vector. A reindex
+                keeps it if its length fits the new embedder.
+            searchable: False keeps the entry out of searches, by words and by vectors.
+                It is read, listed and exported like others. A search with a blank
+                query lists it.
             source: Where the content comes from.
             confidence: A number from 0 to 1, for promotion rules with
                 `confidence_at_least`. It is stored in `metadata["confidence"]`, and
@@ -649,6 +656,9 @@ class Memory(AsyncContext, LoopBound):
             tags: Replace the entry's tags.
             metadata: Merged into the entry's metadata.
             data: Replaces the entry's data as a whole. None clears it.
+            vector: Replaces the entry's vector. None, or a new text without a vector,
+                brings back the embedder's.
+            searchable: Whether searches find the entry. False drops a vector of yours.
             artifact_id: None clears it.
             expires_at: None clears it.
             expected_version: Change the entry only if this is still its `version`.
@@ -896,6 +906,9 @@ class Memory(AsyncContext, LoopBound):
             rerank: Let the reranker, or else the advisor, order the best 25 or more.
                 With `"two-stage"` the advisor then looks closer at the best eight. A
                 failing or late advisor changes nothing and is named in `degraded`.
+            vector: Find the entries nearest to this vector, in place of the query's own
+                embedding. With a blank query the search is by this vector alone. It
+                cannot be combined with `expand` or `mode="lexical"`.
             messages: Find messages too (`FoundMessage`): with a scope `session:ID`,
                 those of that session; with a scope `user:ID`, those of all sessions
                 with that user. Messages and entries share one order and one limit.
@@ -908,7 +921,8 @@ class Memory(AsyncContext, LoopBound):
             fewer than `limit` of them passed the filter.
 
         Raises:
-            InvalidInput: `mode="semantic"` without an embedder; `min_relevance` in a
+            InvalidInput: `mode="semantic"` or a vector without an embedder; a vector of
+                another length than the embedder's; `min_relevance` in a
                 mode other than `"lexical"` with an embedder that has no calibration
                 (`relevance` is None there).
             StoreUnavailable: No store that was asked answered.
@@ -1031,6 +1045,8 @@ class Memory(AsyncContext, LoopBound):
     ) -> Entry:
         """Make one entry from several entries of one scope.
 
+        Searches find it if they find all of its sources.
+
         Args:
             callback: Gets copies of the entries and returns the text, or awaits it.
             target_scope: The scope of the sources; no other is accepted.
@@ -1050,8 +1066,9 @@ class Memory(AsyncContext, LoopBound):
         Raises:
             CompactionError: The callback failed, or the entries cannot be compacted.
                 Nothing has changed. The callback is not called if the united tags or
-                merged metadata exceed the limits of an entry (32 tags, 64 KiB), or if
-                the sources have different data. Pass `tags`, `metadata` or `data`.
+                merged metadata exceed the limits of an entry (32 tags, 64 KiB). Nor is
+                it if the sources have different data. Pass `tags`, `metadata` or
+                `data`.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
         patch |= {} if data is UNSET else check_patch({"data": data})

@@ -13,7 +13,7 @@ from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.filter_parsing import SHORT, parse_filter
 from memory.domain.filters import JSON, AllOf, Filter, check_size
-from memory.facade.arguments import Moment, check_names, flag, real
+from memory.facade.arguments import Moment, Vector, check_names, flag, real
 from memory.policies.entry_query import SearchMode
 from memory.policies.ranking.preferences import Preferences
 
@@ -94,6 +94,7 @@ class SearchOptions(TypedDict, total=False):
     explain: bool
     expand: bool
     rerank: bool | Literal["two-stage"]
+    vector: Vector | None
 
 
 class RetrieveOptions(TypedDict, total=False):

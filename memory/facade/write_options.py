@@ -14,7 +14,7 @@ from memory.domain.entry import EntryDraft, EntryType, PartialDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.versions import ExpectedVersion
-from memory.facade.arguments import EntryData, Metadata, Moment, draft_of, function
+from memory.facade.arguments import EntryData, Metadata, Moment, Vector, draft_of, function
 from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.storage.deliveries import Consistency
 
@@ -31,6 +31,8 @@ class EntryFields(TypedDict, total=False):
     tags: Sequence[str]
     metadata: Metadata | None
     data: EntryData | None
+    vector: Vector | None
+    searchable: bool
     confidence: float | None
     artifact_id: str | None
     created_at: Moment | None
@@ -57,6 +59,8 @@ class EntryPatch(TypedDict, total=False):
     tags: Sequence[str]
     metadata: Metadata
     data: EntryData | None
+    vector: Vector | None
+    searchable: bool
     confidence: float
     artifact_id: str | None
     expires_at: Moment | timedelta | None

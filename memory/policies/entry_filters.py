@@ -40,6 +40,11 @@ _COMPARISONS: Mapping[str, Callable[[str, FieldValue], Condition]] = {
 _KEY = "key"
 """The key of an entry, which is in the body."""
 _TEXTS = ("title", "content")
+UNSEARCHED = "unsearched"
+"""In the body of an entry that no search finds: its title and its content.
+
+The record then has no texts and no vector.
+"""
 _IN_NO_FIELD = (*_TEXTS, _KEY)
 _OWN_ID = "entry_id"
 """The field of a kept version with the id of its entry."""
@@ -56,10 +61,16 @@ def _value(record: Record, name: str) -> Any:
     if name == _KEY or name in JSON:
         return record.body.get(name)
     if name in _TEXTS:
-        return record.texts.get(name, "" if name == "content" else None)
+        return shown_texts(record).get(name, "" if name == "content" else None)
     if name == "id":
         return record.fields.get(_OWN_ID) or record.key.id
     return getattr(record, name) if name in SYSTEM_TYPES else record.fields.get(name)
+
+
+def shown_texts(record: Record) -> Mapping[str, str]:
+    """Return the texts of an entry by part, also of one that no search finds."""
+    hidden: Mapping[str, str] | None = record.body.get(UNSEARCHED)
+    return record.texts if hidden is None else hidden
 
 
 def condition_of(part: Filter | None, collection: Collection) -> Condition | None:

@@ -58,6 +58,8 @@ class EntryQuery:
     It is the time, the sequence (-1 for none) and the id of an entry.
     """
 
+    vector: bytes | None = None
+    """The caller's vector, which is searched in place of that of the text."""
     trusted: Condition | None = None
     """Selects entries that come from no blocked source; None for all entries."""
 

@@ -167,10 +167,15 @@ async def test_a_compaction_keeps_data_that_its_sources_share(memory: Memory) ->
     same = [await write({"a": 1}), await write(None), await write({"a": 1.0})]
     made = await memory.compact([one.id for one in same], lambda entries: "made")
     assert made.data == {"a": 1}
-    called = []
+    called: list[Any] = []
+
+    def call(entries: list[Entry]) -> str:
+        called.append(entries)
+        return "made"
+
     other = [same[0].id, (await write({"a": True})).id]
     with pytest.raises(CompactionError, match=r"different data: give data=.*The callback was not called"):
-        await memory.compact(other, lambda entries: str(called.append(1)))
+        await memory.compact(other, call)
     assert not called
     assert (await memory.compact(other, lambda entries: "both", data=None)).data is None
     assert (await memory.compact(other, lambda entries: "both", data={"b": 2})).data == {"b": 2}

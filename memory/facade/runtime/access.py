@@ -12,7 +12,7 @@ from typing import Any, Literal, cast, get_args
 from memory.domain import validation
 from memory.domain.conflicts import ConflictReport
 from memory.domain.enrichment import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
-from memory.domain.entry import Entry, EntryDraft, EntryType, check_key, check_patch
+from memory.domain.entry import Entry, EntryDraft, EntryType, check_key, check_patch, check_vector
 from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
 from memory.domain.ids import keyed_id
 from memory.domain.scope import Scope, ScopeKind
@@ -20,6 +20,7 @@ from memory.domain.session import DeletedEntry
 from memory.domain.versions import stored_version, version_conflict, version_text
 from memory.facade.arguments import (
     Moment,
+    Vector,
     consistency_of,
     expected_version_of,
     flag,
@@ -260,6 +261,7 @@ class Access:
         waits = consistency_of(given.pop("consistency", None))
         request_id = given.pop("request_id", None)
         changes = check_patch(given)
+        await self.engine.embeddings.check_vector(changes.get("vector"))
         asked = {"changes": changes, "expected": expected}
         request = request_about("update", request_id, asked, entry_id)
 
@@ -385,7 +387,8 @@ class Access:
             split_draft(one, mode)
             async for one in iterate_cooperatively(validation.sequence("drafts", given))
         ]
-        for _, own in parts:
+        for draft, own in parts:
+            await self.engine.embeddings.check_vector(draft.vector)
             if own.get("request_id") is not None and mode.get("request_id") is not None:
                 raise InvalidInput(
                     "request_id", "is given for the whole call and for a draft. Leave one of the two out"
@@ -468,6 +471,7 @@ class Access:
     async def _write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None) -> _Written:
         planned = self._plan_write(draft, mode, within)
         check_request_id(mode.get("request_id"))
+        await self.engine.embeddings.check_vector(draft.vector)
 
         async def write(mark: RequestMark | None) -> _Written:
             await self.refuse_unknown([draft])
@@ -737,6 +741,7 @@ class Access:
         expand: bool = False,
         rerank: bool | Literal["two-stage"] = False,
         messages: bool = False,
+        vector: Vector | None = None,
         advisor: Advisor | None = None,
     ) -> SearchResult:
         """Search for the best answers.
@@ -765,13 +770,17 @@ class Access:
             min_relevance=least_relevance(min_relevance),
             preferred=preferred,
             messages=flag("messages", messages),
+            vector=check_vector(vector),
         )
         if asked.mode == "semantic" and not self.engine.embeddings.on:
             raise InvalidInput(
                 "mode", "'semantic' needs an embedder, and none is configured. Use 'lexical' or 'hybrid'"
             )
         expanding, stages = flag("expand", expand), stages_of(rerank)
-        if not text.strip():
+        if asked.vector is not None:
+            _check_vector_search(asked, text, expanding=expanding, stages=stages)
+            await self.engine.embeddings.check_vector(asked.vector)
+        elif not text.strip():
             if asked.min_relevance is not None:
                 raise InvalidInput(
                     "min_relevance",
@@ -795,6 +804,18 @@ class Access:
                 self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)]
             )
         return found
+
+
+def _check_vector_search(asked: EntryQuery, text: str, *, expanding: bool, stages: int) -> None:
+    """Refuse the options of a search that its vector leaves without an effect."""
+    if asked.mode == "lexical":
+        raise InvalidInput("vector", "is not used with mode='lexical'. Leave one of the two out")
+    if expanding:
+        raise InvalidInput(
+            "expand", "searches other wordings, and a vector has none. Leave one of the two out"
+        )
+    if stages and not text.strip():
+        raise InvalidInput("rerank", "needs a query to compare with. Pass the text of the question too")
 
 
 def _entry_notes(entries: Sequence[Entry]) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def _request_fields(draft: EntryDraft, mode: WriteMode) -> dict[str, Any]:
         for name, value in mode.items()
         if name not in _NOT_ASKED and value not in (None, False, "error", (), [])
     }
-    given = {"given": sorted(draft.given_fields)} if isinstance(draft, PartialDraft) else {}
+    given: dict[str, Any] = {"given": sorted(draft.given_fields)} if isinstance(draft, PartialDraft) else {}
+    given |= {} if draft.vector is None else {"vector": draft.vector.hex()}
     said = draft.model_dump(mode="json", exclude={"scope"})
     return {"scope": draft.scope.text, "entry": said, "how": how, **given}

@@ -18,7 +18,7 @@ from memory.facade.transfer.lines import (
 )
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS, MESSAGES, SESSIONS
-from memory.orchestrator.storage.entry_records import entry_of
+from memory.orchestrator.storage.entry_records import entry_of, own_vector
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.transfer.records import noted_of
 
@@ -42,7 +42,7 @@ async def lines_of(
             yield line
     async for record, versions in engine.transfer.entries(tenant, scope, passing):
         there.add(record.key.id)
-        yield exported_entry(entry_of(record), noted_of(record))
+        yield exported_entry(entry_of(record), noted_of(record), own_vector(record))
         for version in versions:
             yield exported_version(version)
     async for relation in engine.relations.everything(tenant):

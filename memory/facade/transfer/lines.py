@@ -79,7 +79,7 @@ from memory.orchestrator.entries.relations import LABELS, MADE_BY, NOTE, Relatio
 from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
 from memory.orchestrator.entries.writing import check_not_later
 from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
-from memory.orchestrator.storage.entry_records import entry_of
+from memory.orchestrator.storage.entry_records import entry_of, own_vector
 from memory.orchestrator.storage.kinds import KINDS, Kind
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.sources import SOURCES, MessageSource, Source, read_sources
@@ -595,17 +595,21 @@ def exported_relation(relation: Relation) -> dict[str, Any]:
     return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat(), **said}
 
 
-def exported_entry(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -> dict[str, Any]:
+def exported_entry(
+    entry: Entry, noted: Mapping[str, JsonValue] | None = None, vector: bytes | None = None
+) -> dict[str, Any]:
     """Return the line of an entry as JSON.
 
     Fields without a value and the tenant are left out. `noted` has further data of the
-    engine for imports that keep ids.
+    engine for imports that keep ids. `vector` is that of the caller, if there is one.
     """
-    fields = entry.model_dump(mode="json", exclude={"tenant", "scope"}, exclude_none=True)
+    left_out = {"tenant", "scope", *({"searchable"} if entry.searchable else ())}
+    fields = entry.model_dump(mode="json", exclude=left_out, exclude_none=True)
     return {
         "format": FORMAT,
         "scope": entry.scope.text,
         **fields,
+        **({} if vector is None else {"vector": b64encode(vector).decode()}),
         **({"noted": dict(noted)} if noted else {}),
     }
 
@@ -615,7 +619,7 @@ def exported_version(record: Record) -> dict[str, Any]:
 
     The version was stored until `replaced_version`.
     """
-    line = exported_entry(entry_of(record), noted_of(record)) | {
+    line = exported_entry(entry_of(record), noted_of(record), own_vector(record)) | {
         "format": VERSION_FORMAT,
         "replaced_version": version_text(int(str(record.fields["replaced_version"]))),
     }
@@ -851,6 +855,8 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
     named = fields.pop("key", None)
+    if (vector := fields.get("vector")) is not None:
+        fields["vector"] = _from_base64("vector", vector)
     return ImportedDraft(**fields, key=key, named=named, sources=_sources_of(found))
 
 
@@ -960,15 +966,19 @@ def _pad(found: Mapping[str, Any], line: int) -> ScratchpadLine:
     )
 
 
+def _from_base64(field: str, value: Any) -> bytes:
+    try:
+        return b64decode(value, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise InvalidInput(field, "is not base64") from None
+
+
 def _document(found: Mapping[str, Any], line: int, scope: Scope | None) -> DocumentLine:
     if missing := {"scope", "key", "form", "value", "created_at"} - found.keys():
         raise InvalidInput(min(missing), "is missing from the exported document")
     form, value = validation.one_of("form", found["form"], ("json", "bytes")), found["value"]
     if form == "bytes":
-        try:
-            value = b64decode(value, validate=True)
-        except (binascii.Error, TypeError, ValueError):
-            raise InvalidInput("value", "is not base64") from None
+        value = _from_base64("value", value)
     into = scope or Scope.parse(found["scope"])
     expires_at = found.get("expires_at")
     put = PutRequest(

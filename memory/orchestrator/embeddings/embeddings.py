@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memory.domain import ids
 from memory.domain.errors import ConfigError, EmbedderMismatch, InvalidInput, StoreError
 from memory.orchestrator.storage.collections import MODEL, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
-from memory.orchestrator.storage.entry_records import meaning_of
+from memory.orchestrator.storage.entry_records import meaning_of, own_vector, without_own_vector
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
@@ -72,14 +72,47 @@ class Embeddings:
         return self._embedder is not None
 
     async def embed_records(self, records: Sequence[Record]) -> list[Record]:
-        """Return the records with their vectors. A record without text gets none."""
-        if self._embedder is None or not records:
-            return list(records)
-        whose, vectors = await self.whose(), await self._embedder.embed([meaning_of(r) for r in records])
-        return [
-            replace(r, fields={**r.fields, **whose}, vector=v or None)
-            for r, v in zip(records, vectors, strict=True)
+        """Return the records with their vectors. A record without text gets none.
+
+        A vector of the caller stays if it has the length of this embedder's vectors.
+        Otherwise the record gets the vector of its text.
+        """
+        mine = await self._fingerprint()
+        records = [
+            one if own_vector(one) is None or _fits(one.vector, mine) else without_own_vector(one)
+            for one in records
         ]
+        if mine is None:
+            return records
+        whose = await self.whose()
+        to_embed = [one for one in records if own_vector(one) is None]
+        made = iter(await self.of_texts([meaning_of(one) for one in to_embed]))
+        return [
+            replace(
+                one,
+                fields={**one.fields, **whose},
+                vector=next(made) if own_vector(one) is None else one.vector,
+            )
+            for one in records
+        ]
+
+    async def check_vector(self, vector: bytes | None) -> None:
+        """Raise `InvalidInput` unless a caller's vector has this embedder's length."""
+        if vector is None:
+            return
+        mine = await self._fingerprint()
+        if mine is None:
+            raise InvalidInput(
+                "vector",
+                "needs an embedder, and none is configured. Configure the embedder that your vectors are"
+                " comparable with",
+            )
+        if not _fits(vector, mine):
+            raise InvalidInput(
+                "vector",
+                f"has {len(vector) // 4} dimensions, and the embedder {mine} has {mine.dimensions}. Pass a"
+                " vector of that length",
+            )
 
     async def with_room(self, records: Sequence[Record]) -> list[Record]:
         """Return the records with empty vectors of the final size.
@@ -91,7 +124,11 @@ class Embeddings:
             return list(records)
         whose, vector = await self.whose(), bytes(4 * mine.dimensions)
         return [
-            replace(r, fields={**r.fields, **whose}, vector=vector if meaning_of(r).strip() else None)
+            replace(
+                r,
+                fields={**r.fields, **whose},
+                vector=own_vector(r) or (vector if meaning_of(r).strip() else None),
+            )
             for r in records
         ]
 
@@ -367,6 +404,10 @@ class Embeddings:
         return await self._placement.write_one(
             "embedder.note", store, Put(SETTINGS, record, AtVersion(over) if over else Absent())
         )
+
+
+def _fits(vector: bytes | None, model: Fingerprint | None) -> bool:
+    return vector is not None and model is not None and len(vector) == 4 * model.dimensions
 
 
 def refuse_too_long(store: Store, model: Fingerprint) -> None:

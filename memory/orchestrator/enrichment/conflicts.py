@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from memory.domain import validation
 from memory.domain.conflicts import Action, ConflictReport, Resolution
-from memory.domain.entry import Entry, EntryDraft
+from memory.domain.entry import Entry, EntryDraft, with_changes
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import all_in
 from memory.domain.versions import stored_version
@@ -27,7 +27,7 @@ from memory.orchestrator.entries.writing import was_expired
 from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.collections import ENTRIES, MODEL
 from memory.orchestrator.storage.deliveries import Consistency
-from memory.orchestrator.storage.entry_records import entry_of, meaning_of
+from memory.orchestrator.storage.entry_records import entry_of, said_by
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.requests import RequestMark
 from memory.policies.entry_query import EntryQuery
@@ -139,7 +139,7 @@ class ConflictDetector:
 
         The second result says why there may be more.
         """
-        text = meaning_of(new)
+        text = "\n".join(said_by(new))
         said = content_words(text)
         found = await self._entry_search.search(
             EntryQuery(tenant, (draft.scope,), types=(draft.type.value,), limit=LOOKED_AT), text
@@ -223,7 +223,7 @@ def _check_resolution(draft: EntryDraft, shown: Mapping[str, Entry], said: objec
         raise InvalidInput("resolve", "merged them without a text. Return Resolution('merge', content=…)")
     merged = [origin for one in ids for origin in all_in(vars(shown[one]))]
     return _CheckedResolution(
-        type(draft)(**{**dict(draft), "content": resolution.content, "origins": [*draft.origins, *merged]}),
+        with_changes(draft, {"content": resolution.content, "origins": [*draft.origins, *merged]}),
         resolution,
         ids,
     )

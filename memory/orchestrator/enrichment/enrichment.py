@@ -50,7 +50,7 @@ from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
-from memory.orchestrator.storage.entry_records import apply_changes, entry_of, meaning_of
+from memory.orchestrator.storage.entry_records import apply_changes, entry_of, said_by
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.sources import with_notes
@@ -299,7 +299,7 @@ class Enricher:
         await each_at_once(calls)
 
     async def _ask_for_tags(self, advisor: Advisor, record: Record, asked: _AdvisorAnswers) -> None:
-        asked.text = meaning_of(record)
+        asked.text = "\n".join(said_by(record))
         asked.tags = await self._advice(advisor, "auto_tag", policy.tag_prompt(entry_of(record)), asked)
 
     async def _ask_what_to_supersede(self, advisor: Advisor, record: Record, asked: _AdvisorAnswers) -> None:
@@ -435,7 +435,7 @@ class Enricher:
         """
         if not self._stands(record):
             return None, [], policy.RETIRED
-        if asked.tags is not None and asked.text != meaning_of(record):
+        if asked.tags is not None and asked.text != "\n".join(said_by(record)):
             return None, [], policy.EDITED_TAGS
         if asked.tags is None:
             return None, [], policy.unavailable("auto_tag", asked.why)

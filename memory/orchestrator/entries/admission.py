@@ -10,11 +10,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from memory.policies.entry_filters import UNSEARCHED
 from memory.policies.quotas import Quota
 from memory.ports.record import Key, Record
 from memory.ports.rows import json_of
 
-_JSON = ("metadata", "data")
+_JSON = ("metadata", "data", UNSEARCHED)
 """The values in the body of an entry that count as its size."""
 
 

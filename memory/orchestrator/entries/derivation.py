@@ -28,7 +28,7 @@ from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.erasure.erasure import DELETE, Erasure
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import apply_changes, entry_of, record_of
+from memory.orchestrator.storage.entry_records import apply_changes, entry_of, own_vector, record_of
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
@@ -187,6 +187,8 @@ class Derivation:
             type=origin.type,
             title=origin.title,
             expires_at=origin.expires_at,
+            searchable=origin.searchable,
+            vector=None if "content" in overrides else own_vector(source),
             **origin_fields(origin),
             **said,
             **wanted,
@@ -321,6 +323,7 @@ class Derivation:
                 tags=union,
                 metadata=merged,
                 data=carried,
+                searchable=all(origin.searchable for origin in origins),
                 origins=[one for source in sources for one in all_in(source.fields)],
                 expires_at=_latest([o.expires_at for o in origins]),
             )

@@ -29,6 +29,7 @@ from memory.orchestrator.storage.entry_records import (
     apply_draft,
     apply_given,
     entry_of,
+    needs_vector,
     with_request,
 )
 from memory.orchestrator.storage.generations import Generations
@@ -410,7 +411,7 @@ class Entries:
             new = None if home is None else await rewritten(home[0])
             if home is None or new is None:
                 return False
-            if dict(new.texts) != dict(home[0].texts):
+            if needs_vector(home[0], new):
                 new = (await self._embeddings.embed_records([new]))[0]
             if await self._replace(home[1], home[0], new, None, settles) is not None:
                 return True
@@ -491,7 +492,7 @@ class Entries:
         if new is record:
             return entry_of(record), True
         new = with_request(new, call.request)
-        if new.texts != record.texts:
+        if needs_vector(record, new):
             new = (await self._embeddings.embed_records([new]))[0]
         try:
             replaced = await self._replace(store, record, new, call.consistency)
@@ -615,7 +616,7 @@ class Entries:
         changes = change(record, now)
         new = apply_changes(record, changes, version=version_at(now, record.version))
         new = with_request(new, request)
-        if changes.keys() & {"content", "title"}:
+        if changes.keys() & {"content", "title", "searchable"} or new.vector != record.vector:
             new = (await self._embeddings.embed_records([new]))[0]
         return await self._replace(store, record, new, consistency)
 

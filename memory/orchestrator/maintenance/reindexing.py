@@ -22,6 +22,7 @@ from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.passages import PassageBuilder
 from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.storage.collections import MODEL
+from memory.orchestrator.storage.entry_records import own_vector, without_own_vector
 from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.outbox import DELIVER, Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
@@ -224,7 +225,8 @@ class Reindexer:
             if not isinstance(row, Record) or row.version != new.version:
                 work.overtaken += 1
             elif row.fields.get(MODEL) != work.model.digest and row.role in COPIES:
-                renewed = replace(row, vector=new.vector, fields={**row.fields, MODEL: work.model.digest})
+                kept = row if own_vector(new) is not None else without_own_vector(row)
+                renewed = replace(kept, vector=new.vector, fields={**row.fields, MODEL: work.model.digest})
                 puts.append(Put(collection, renewed, AtVersion(row.version, row.role, row.tier)))
         await self._put(store, puts, work)
 

@@ -170,10 +170,10 @@ class EntrySearch:
         """Return the best entries by words and by meaning (see `policies.ranking`).
 
         The result is a `MixedResult` if messages are requested too. A blank text
-        browses entries.
+        without a vector browses entries.
         """
         result = cast("type[SearchResult]", MixedResult if asked.messages else SearchResult)
-        if not text.strip():
+        if not text.strip() and asked.vector is None:
             browsed = await self._browser.browse(asked)
             return result(
                 [FoundEntry(e, None, {"tier": e.tier} if explain else {}) for e in browsed],
@@ -213,7 +213,9 @@ class EntrySearch:
         """Return the ranked pool; None if it is empty."""
         from memory.policies.ranking.order import rank  # imports numpy: only searches need it
 
-        near = None if asked.mode == "lexical" else await self._embeddings.of_query(question.embedded)
+        near = asked.vector
+        if near is None and asked.mode != "lexical":
+            near = await self._embeddings.of_query(question.embedded)
         entries, said = await both_at_once(
             self._entries(asked, question, near, limit, lacking, homes),
             self._message_part(asked, question, near, limit, lacking),

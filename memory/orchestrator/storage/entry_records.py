@@ -1,7 +1,8 @@
 """Conversion of entries to records and back.
 
 This is the only module that knows how an entry is stored. Title and content are the
-record's texts, and are stored nowhere else.
+record's texts, and are stored nowhere else. An entry that no search finds has them in
+its body instead.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from memory.domain.entry import (
     confidence_of,
     expiry,
 )
+from memory.domain.errors import InvalidInput
 from memory.domain.filters import equal
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
@@ -35,6 +37,7 @@ from memory.domain.time import micros, moment
 from memory.domain.versions import version_text
 from memory.orchestrator.storage.collections import SAID, SEQUENCE
 from memory.orchestrator.storage.requests import RequestMark
+from memory.policies.entry_filters import UNSEARCHED, shown_texts
 from memory.policies.passage_splitting import fine_parts_of, is_long
 from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, Record
@@ -51,6 +54,8 @@ KEY = "key"
 """In the body of a record: the key that its writer gave it."""
 DATA = "data"
 """In the body of a record: the JSON that belongs to the content."""
+OWN_VECTOR = "own_vector"
+"""In the body of a record whose vector comes from the caller, and not from its text."""
 PINNED = "pinned"
 """In the body of a record that is older by its `created_at` than its reference to a
 conversation: the version at which it got the reference.
@@ -89,6 +94,7 @@ def entry_of(record: Record) -> Entry:
     body: Mapping[str, Any] = record.body
     fields: Mapping[str, Any] = record.fields
     contributors = body.get("contributors")
+    texts = shown_texts(record)
     return Entry.as_stored(
         {
             "id": fields.get("entry_id") or record.key.id,
@@ -96,12 +102,13 @@ def entry_of(record: Record) -> Entry:
             "tenant": record.key.tenant,
             "scope": _scope(record.scope),
             "type": EntryType(fields["type"]),
-            "title": record.texts.get("title"),
-            "content": record.texts.get("content", ""),
+            "title": texts.get("title"),
+            "content": texts.get("content", ""),
             "source": fields.get("source"),
             "tags": list(fields.get("tags") or ()),
             "metadata": copy_json(body.get("metadata") or {}),
             "data": copy_json(body.get(DATA)),
+            "searchable": is_searchable(record),
             "created_at": record.created_at,
             "updated_at": record.updated_at,
             "expires_at": record.expires_at,
@@ -140,7 +147,7 @@ def record_of(
     compacted_from_ids: list[str] | None = None,
     contributors: list[dict[str, Any]] | None = None,
 ) -> Record:
-    """Return the record of a new entry. The caller adds the vector."""
+    """Return the record of a new entry. The caller adds the vector of its text."""
     born = min(
         draft.created_at or now, now
     )  # a clock ahead of ours must not open a validity window in the future
@@ -149,6 +156,8 @@ def record_of(
         body["metadata"] = draft.metadata
     if draft.data is not None:
         body[DATA] = draft.data
+    if draft.vector is not None:
+        body[OWN_VECTOR] = True
     if draft.address is not None:
         body[KEY] = draft.address
     valid_from, valid_to = born, None
@@ -167,6 +176,8 @@ def record_of(
     if draft.conversation_id is not None and born < now:
         body[PINNED] = version
     texts = texts_of(draft.title, draft.content, draft.tags, draft.source)
+    if not draft.searchable:
+        body, texts = body | {UNSEARCHED: _title_and_content(texts)}, {}
     fields: dict[str, FieldValue] = {
         "scope_kind": draft.scope.kind.value,
         "type": draft.type.value,
@@ -193,6 +204,7 @@ def record_of(
         fields=fields,
         body=body,
         texts=texts,
+        vector=draft.vector,
         tier=tier,
     )
 
@@ -220,31 +232,57 @@ def texts_of(title: str | None, content: str, tags: list[str], source: str | Non
 
 
 def meaning_of(record: Record) -> str:
-    """Return the text from which an entry's vector is made."""
-    return "\n".join(said_by(record))
+    """Return the text from which an entry's vector is made; empty if it has none."""
+    return "\n".join(_title_and_content(record.texts).values())
 
 
 def said_by(record: Record) -> list[str]:
     """Return the title and the content of an entry, as far as it has them."""
-    return _title_and_content(record.texts)
+    return list(_title_and_content(shown_texts(record)).values())
 
 
-def _title_and_content(texts: Mapping[str, str]) -> list[str]:
-    return [texts[name] for name in ("title", "content") if name in texts]
+def is_searchable(record: Record) -> bool:
+    """Return whether searches may find the entry."""
+    return UNSEARCHED not in record.body
+
+
+def own_vector(record: Record) -> bytes | None:
+    """Return the vector that the caller gave the entry; None for that of its text."""
+    return record.vector if OWN_VECTOR in record.body else None
+
+
+def without_own_vector(record: Record) -> Record:
+    """Return the record with the vector of its text, which is still to be made."""
+    body = {name: value for name, value in record.body.items() if name != OWN_VECTOR}
+    return replace(record, body=body, vector=None)
+
+
+def needs_vector(before: Record, now: Record) -> bool:
+    """Return whether a vector is to be made, or checked, for a changed record."""
+    return dict(now.texts) != dict(before.texts) or now.vector != before.vector
+
+
+def _title_and_content(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: texts[name] for name in ("title", "content") if name in texts}
 
 
 def _marks_of(texts: Mapping[str, str]) -> int:
-    return marks_of("\n".join(_title_and_content(texts)))
+    return marks_of("\n".join(_title_and_content(texts).values()))
 
 
 def has_parts(record: Record) -> bool:
-    """Return whether the content is long."""
-    return is_long(record.texts.get("content", ""))
+    """Return whether the content is long, and found by its parts too."""
+    return is_long(_text_in_parts(record))
 
 
 def parts_in(record: Record) -> list[str]:
     """Return the parts of the content, if it is long."""
-    return fine_parts_of(record.texts.get("content", ""))
+    return fine_parts_of(_text_in_parts(record))
+
+
+def _text_in_parts(record: Record) -> str:
+    """Return the content. A vector of the caller stands for it as a whole."""
+    return "" if OWN_VECTOR in record.body else record.texts.get("content", "")
 
 
 def parts_before(record: Record) -> int:
@@ -267,8 +305,8 @@ def apply_changes(
     provenance stay.
     `stated` holds all values that the call stated, if those are more than its changes.
     """
-    body, fields = dict(record.body), dict(record.fields)
-    title, content = (changes.get(name, record.texts.get(name)) for name in ("title", "content"))
+    body, fields, shown = dict(record.body), dict(record.fields), shown_texts(record)
+    title, content = (changes.get(name, shown.get(name)) for name in ("title", "content"))
     if "metadata" in changes:
         body["metadata"] = validation.json_object(
             "metadata", {**(body.get("metadata") or {}), **changes["metadata"]}
@@ -289,9 +327,14 @@ def apply_changes(
             fields[name] = changes[name]
     _note_writer(fields, body, before, changes)
     texts = texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
-    if changes.keys() & {"content", "title"}:
+    same_text = _title_and_content(texts) == _title_and_content(shown)
+    body.pop(UNSEARCHED, None)
+    if not changes.get("searchable", is_searchable(record)):
+        body, texts = body | {UNSEARCHED: _title_and_content(texts)}, {}
+    vector = _put_vector(record, body, changes, same_text=same_text)
+    if changes.keys() & {"content", "title", "searchable"}:
         fields["marks"] = _marks_of(texts)
-    if "content" in changes:
+    if changes.keys() & {"content", "searchable"} or (OWN_VECTOR in body) != (OWN_VECTOR in record.body):
         fields.pop(SAID, None)
         body |= {PARTS: parts} if (parts := max(parts_before(record), len(parts_in(record)))) else {}
     elif parts_before(record) or has_parts(record):
@@ -306,13 +349,37 @@ def apply_changes(
         fields=fields,
         body=body,
         texts=texts,
-        vector=record.vector,
+        vector=vector,
         generation=record.generation,
         tier=record.tier,
         previous=record.version,
         accesses=record.accesses,
         accessed_at=record.accessed_at,
     )
+
+
+def _put_vector(
+    record: Record, body: dict[str, JsonValue], changes: Mapping[str, Any], *, same_text: bool
+) -> bytes | None:
+    """Return the vector after a change, and note in the body whose it is.
+
+    A vector of the caller is dropped with the text that it belongs to.
+
+    Raises:
+        InvalidInput: A vector is given for an entry that no search finds.
+    """
+    given = changes.get("vector", own_vector(record) if same_text else None)
+    is_own = body.pop(OWN_VECTOR, False)
+    if UNSEARCHED in body:
+        if changes.get("vector") is not None:
+            raise InvalidInput(
+                "vector", "is not used by an entry that no search finds. Pass searchable=True too"
+            )
+        return None
+    if given is None:
+        return None if is_own else record.vector
+    body[OWN_VECTOR] = True
+    return given  # type: ignore[no-any-return]
 
 
 def _note_stated(record: Record, body: dict[str, JsonValue], changes: Mapping[str, Any]) -> None:
@@ -431,7 +498,7 @@ def _turned_back(step: Record) -> Sequence[int]:
 
 
 _REPLACEABLE = (
-    *("content", "title", "type", "tags", "metadata", DATA, "artifact_id"),
+    *("content", "title", "type", "tags", "metadata", DATA, "searchable", "artifact_id"),
     *ORIGIN_KINDS,
     *WHERE_SAID,
 )
@@ -450,6 +517,8 @@ def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
     changes = {
         name: value for name, value in wanted.items() if not _is_same(name, value, getattr(says, name))
     }
+    if draft.vector != own_vector(record):
+        changes["vector"] = draft.vector
     if not changes and set(draft.origins) <= set(all_in(record.fields)):
         return record
     changes |= {
@@ -479,7 +548,12 @@ def apply_given(record: Record, changes: dict[str, Any], *, version: int) -> Rec
     if "metadata" in wanted:
         wanted["metadata"] = {**says.metadata, **wanted["metadata"]}
     new_origins = set(wanted.pop("origins", ())) - set(all_in(record.fields))
-    if not new_origins and all(_is_same(name, value, getattr(says, name)) for name, value in wanted.items()):
+    same_vector = wanted.pop("vector", own_vector(record)) == own_vector(record)
+    if (
+        not new_origins
+        and same_vector
+        and all(_is_same(name, value, getattr(says, name)) for name, value in wanted.items())
+    ):
         return record
     body = _pinned_body(dict(record.body), changes, version)
     return _with_place(apply_changes(replace(record, body=body), changes, version=version), changes)
@@ -524,7 +598,10 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
         }
         left_out |= {"artifact_id"} if draft.artifact_id is None else set()
     left_out |= {DATA} if draft.data is None else set()
+    left_out |= {"searchable"} if draft.searchable else set()
     asked = draft.model_dump(mode="json", exclude=left_out) | had_always | {"scope": draft.scope.text}
+    if draft.vector is not None:
+        asked["vector"] = blake2b(draft.vector, digest_size=16).hexdigest()
     if supersedes:
         asked["supersedes"] = sorted(supersedes)
     return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
@@ -539,9 +616,9 @@ def _said_of(record: Record) -> dict[tuple[str, str], Any]:
     Each key of the metadata is a value of its own.
     """
     own = {name: record.fields.get(name) for name in _OWN} | {
-        name: record.texts.get(name) for name in ("title", "content")
+        name: shown_texts(record).get(name) for name in ("title", "content")
     }
-    own[DATA] = record.body.get(DATA)
+    own |= {DATA: record.body.get(DATA), "searchable": is_searchable(record), "vector": own_vector(record)}
     metadata: Mapping[str, Any] = record.body.get("metadata") or {}
     return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {
         ("metadata", name): value for name, value in metadata.items()

@@ -22,6 +22,7 @@ from memory.domain import ids
 from memory.orchestrator.storage.collections import DERIVED_FROM
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.session_keys import scope_of
+from memory.policies.entry_filters import shown_texts
 from memory.ports.record import JsonValue, PendingStep, Record
 
 CONFIRM_SOURCES = "confirm_sources"
@@ -235,7 +236,7 @@ def still_says(now: Record, then: Record) -> bool:
     """
     if now.version == then.version:
         return True
-    kept = all(now.texts.get(name) == then.texts.get(name) for name in ("title", "content"))
+    kept = all(shown_texts(now).get(name) == shown_texts(then).get(name) for name in ("title", "content"))
     kept = kept and now.body.get("data") == then.body.get("data")
     tags = set(_list_field(then, "tags")) <= set(_list_field(now, "tags"))
     before, after = _metadata(then), _metadata(now)

@@ -33,7 +33,7 @@ from memory.orchestrator.storage.collections import (
     SESSIONS,
 )
 from memory.orchestrator.storage.deliveries import Deliveries
-from memory.orchestrator.storage.entry_records import DATA, KEY, PARTS, entry_of, record_of
+from memory.orchestrator.storage.entry_records import DATA, KEY, OWN_VECTOR, PARTS, entry_of, record_of
 from memory.orchestrator.storage.kinds import Kind, Kinds
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import kept_versions, same_life
@@ -42,6 +42,7 @@ from memory.orchestrator.storage.sources import with_notes, with_sources
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
+from memory.policies.entry_filters import UNSEARCHED
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import JsonValue, Key, Record, Tombstone
@@ -106,6 +107,7 @@ WRITTEN, THERE, DELETED = RestoreResult(Fate.WRITTEN), RestoreResult(Fate.THERE)
 TAKEN = RestoreResult(Fate.REFUSED, "id: another record uses it here")
 
 SAID = frozenset({"content", "title", "metadata", DATA, "compacted_from_ids", "contributors", KEY})
+SAID |= {OWN_VECTOR, UNSEARCHED}
 """The entry's own values in the body. Notes of the engine must not use these names."""
 DERIVED = frozenset({PARTS})
 """Notes on derived data, which is made again after an import."""

@@ -16,7 +16,7 @@ from datetime import timedelta
 from threading import Event
 from typing import Any, TypeAlias, TypeVar
 
-from memory.domain.entry import Entry, EntryDraft, check_patch
+from memory.domain.entry import Entry, EntryDraft, check_patch, with_changes
 from memory.domain.errors import InvalidInput, RejectedByGate
 from memory.domain.provenance import ORIGIN_KINDS, Provenance
 from memory.orchestrator.storage.callbacks import is_async
@@ -188,6 +188,6 @@ def _apply_changes(draft: Draft, changes: Mapping[str, Any], position: int) -> D
     if not changes:
         return draft
     try:
-        return type(draft)(**{**dict(draft), **changes})
+        return with_changes(draft, changes)
     except InvalidInput as error:
         raise RejectedByGate(f"the write gate returned invalid values: {error}", position) from None

@@ -80,12 +80,15 @@ class Trust:
         said = {
             name: getattr(entry, name)
             for name in EntryDraft.model_fields
-            if name not in ("key", "confidence")
+            if name not in ("key", "confidence", "vector")
         }  # the metadata has the confidence
         named = {name: changes.get(name) for name in ("source", "agent", "run")} | {
             "origins": tuple(changes.get("origins", ()))
         }
+        named["vector"] = changes.get("vector")
         [more] = await self.gates.changes([EntryDraft.model_construct(**{**said, **named})])
+        if more.keys() & {"title", "content"}:  # the vector belongs to another text
+            changes = {name: value for name, value in changes.items() if name != "vector"}
         return {**changes, **more}
 
     async def may_end_others(self, tenant: str, record: Record) -> bool:

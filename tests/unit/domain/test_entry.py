@@ -26,6 +26,7 @@ VALUES: dict[str, Any] = {
     "content": "tea",
     "tags": ["drink"],
     "metadata": {"n": 1},
+    "searchable": True,
     **dict.fromkeys(("created_at", "updated_at", "valid_from"), AT),
     "version": "0000000000005",
     "tier": "mid",

@@ -128,6 +128,8 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
         "auto_supersede": False,
         "request_id": "r1",
         "data": {"cups": 2},
+        "vector": None,
+        "searchable": True,
     }
     assert given.keys() == inspect.signature(memory.write).parameters.keys()
     for name in given.keys() - {"content", "scope", "number_in_conversation"}:
