@@ -128,6 +128,8 @@ class EntryMemoryService(BaseMemoryService):
         except PartialWrite as error:
             changed = [given[at] for at, found in error.conflicts.items() if found.deleted_at is None]
             if changed and replaces:
+                for draft in changed:  # an entry keeps its own
+                    draft.pop("created_at", None)
                 await self._memory.write_many(changed, if_exists="replace")
 
 
