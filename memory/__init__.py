@@ -82,6 +82,9 @@ if TYPE_CHECKING:
     from memory.domain.revert_report import RevertReport as RevertReport
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
+    from memory.domain.scope import Subtree as Subtree
+    from memory.domain.scopes import ScopeInfo as ScopeInfo
+    from memory.domain.scopes import ScopePage as ScopePage
     from memory.domain.session import FoundMessage as FoundMessage
     from memory.domain.versions import ABSENT as ABSENT
     from memory.facade.config.settings import MemoryConfig as MemoryConfig
@@ -176,7 +179,8 @@ _HOMES = {
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.provenance": ("Provenance",),
     "memory.domain.revert_report": ("RevertReport",),
-    "memory.domain.scope": ("Scope", "ScopeKind"),
+    "memory.domain.scope": ("Scope", "ScopeKind", "Subtree"),
+    "memory.domain.scopes": ("ScopeInfo", "ScopePage"),
     "memory.domain.session": ("FoundMessage",),
     "memory.domain.versions": ("ABSENT",),
     "memory.agents.manager": (
@@ -329,8 +333,10 @@ __all__ = [
     "RuleCondition",
     "Scope",
     "ScopeExceeds",
+    "ScopeInfo",
     "ScopeKind",
     "ScopeKindIs",
+    "ScopePage",
     "ScopedMemory",
     "ScratchpadFull",
     "SearchBoost",
@@ -347,6 +353,7 @@ __all__ = [
     "StoreFull",
     "StoreTimeout",
     "StoreUnavailable",
+    "Subtree",
     "SummarizingProvider",
     "TenantIs",
     "TierIs",

@@ -95,29 +95,33 @@ class ErasedScope(int):
 
     `sessions_left` has the ids of sessions that the erasure does not cover: those with
     the user of a `user:` scope, or the conversation of a `session:` scope. Erase them
-    with `erase_user`, or delete the session.
+    with `erase_user`, or delete the session. `scopes` counts the scopes of an erased
+    subtree that had data; it is 1 for a scope.
     """
 
     sessions_left: tuple[str, ...]
+    scopes: int
 
-    def __new__(cls, entries: int, sessions_left: Iterable[str] = ()) -> ErasedScope:
+    def __new__(cls, entries: int, sessions_left: Iterable[str] = (), scopes: int = 1) -> ErasedScope:
         made = super().__new__(cls, entries)
         made.sessions_left = tuple(sessions_left)
+        made.scopes = scopes
         return made
 
-    def __reduce__(self) -> tuple[type[ErasedScope], tuple[int, tuple[str, ...]]]:
-        return ErasedScope, (int(self), self.sessions_left)
+    def __reduce__(self) -> tuple[type[ErasedScope], tuple[int, tuple[str, ...], int]]:
+        return ErasedScope, (int(self), self.sessions_left, self.scopes)
 
     def __repr__(self) -> str:
         left = f", sessions_left={list(self.sessions_left)}" if self.sessions_left else ""
-        return f"ErasedScope({int(self)}{left})"
+        of = f", scopes={self.scopes}" if self.scopes != 1 else ""
+        return f"ErasedScope({int(self)}{left}{of})"
 
     def __str__(self) -> str:
         return str(int(self))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {"entries": int(self), "sessions_left": list(self.sessions_left)}
+        return {"entries": int(self), "sessions_left": list(self.sessions_left), "scopes": self.scopes}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

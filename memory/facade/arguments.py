@@ -14,7 +14,7 @@ from memory.domain.corrections import unknown_arguments, unknown_keys
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
-from memory.domain.scope import Scope, ScopeKind, is_scope_text
+from memory.domain.scope import Scope, ScopeKind, Subtree, is_scope_text, is_subtree_text
 from memory.domain.shapes import import_message
 from memory.domain.versions import check_expected
 from memory.facade.config.values import Duration
@@ -47,11 +47,28 @@ _LENGTH: TypeAdapter[timedelta] = TypeAdapter(Duration)
 
 
 def scope_of(value: object) -> Scope:
-    """Convert a scope or its text to a scope."""
-    if isinstance(value, Scope):
+    """Convert a scope or its text to a scope.
+
+    Raises:
+        InvalidInput: It is neither, or a subtree.
+    """
+    named = scope_or_subtree(value)
+    if isinstance(named, Subtree):
+        raise InvalidInput(
+            "scope",
+            f"names one scope here, not the subtree {named.text!r}. Pass its root {named.root.text!r}, or"
+            " another scope",
+        )
+    return named
+
+
+def scope_or_subtree(value: object) -> Scope | Subtree:
+    """Convert a scope, a subtree, or the text of one."""
+    if isinstance(value, Scope | Subtree):
         return value
     if isinstance(value, str):
-        return Scope.parse(validation.text("scope", value))
+        text = validation.text("scope", value)
+        return Subtree.parse(text) if is_subtree_text(text) else Scope.parse(text)
     raise InvalidInput(
         "scope", f"must be a Scope or its text, such as 'user:ada', not {type(value).__name__}"
     )

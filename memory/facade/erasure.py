@@ -6,11 +6,12 @@ import logging
 from collections import Counter
 
 from memory.domain.errors import StoreError
-from memory.domain.scope import Scope, ScopeKind
+from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
 from memory.orchestrator.conversations.redaction import is_counted, said_by
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ENTRIES, MESSAGES
+from memory.policies.entry_query import where_of
 from memory.ports.query import Query, Tenant, within
 from memory.ports.record import Partition, Record
 
@@ -40,8 +41,15 @@ async def _find_sessions_left(engine: Engine, tenant: str, scope: Scope) -> list
     return []
 
 
-async def erase_scope(engine: Engine, tenant: str, scope: Scope, *, dry_run: bool) -> ErasedScope:
-    """Erase the entries of a scope, or count them. Also list the sessions that stay."""
+async def erase_scope(engine: Engine, tenant: str, scope: Scope | Subtree, *, dry_run: bool) -> ErasedScope:
+    """Erase the entries of a scope or a subtree, or count them.
+
+    Also list the sessions that stay.
+    """
+    if isinstance(scope, Subtree):
+        if dry_run:
+            return await would_erase_subtree(engine, tenant, scope)
+        return await engine.tenants.erase_subtree(tenant, scope)
     if dry_run:
         return await would_erase_scope(engine, tenant, scope)
     entries = await engine.erasure.erase_scope(tenant, scope)
@@ -60,6 +68,21 @@ async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> Erased
     for store in engine.topology.homes:
         entries += (await store.count(Query(ENTRIES, within(partition)))).records
     return ErasedScope(entries, await sessions_left(engine, tenant, scope))
+
+
+async def would_erase_subtree(engine: Engine, tenant: str, subtree: Subtree) -> ErasedScope:
+    """Count the entries and scopes that `admin.erase` would erase of a subtree.
+
+    Raises:
+        LegalHoldActive: If `admin.erase` would raise it.
+    """
+    entries = scopes = 0
+    async for scope in engine.tenants.scopes_of(tenant, subtree):
+        await engine.erasure.holds.refuse_partition(Partition(tenant, scope))
+        scopes += 1
+    for store in engine.topology.homes:
+        entries += (await store.count(Query(ENTRIES, where_of(tenant, (subtree,))))).records
+    return ErasedScope(entries, scopes=scopes)
 
 
 async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser:

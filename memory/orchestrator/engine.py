@@ -12,7 +12,7 @@ from typing import Any, Literal
 from memory.domain.errors import LegalHoldActive, NotFound, VersionConflict
 from memory.domain.filters import Filter
 from memory.domain.ids import Randomness, is_id
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntries, DeletedEntry
 from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.artifact_references import ArtifactReferences
@@ -41,11 +41,12 @@ from memory.orchestrator.maintenance.reindexing import Reindexer
 from memory.orchestrator.maintenance.repair import StoreRepair
 from memory.orchestrator.maintenance.reverting import TAKE_BACK, SourceReverter
 from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
-from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT, TenantErasure
+from memory.orchestrator.maintenance.tenant_erasure import ERASE_SUBTREE, ERASE_TENANT, TenantErasure
 from memory.orchestrator.maintenance.vector_rebuild import VectorRebuild
 from memory.orchestrator.retrieval.advisors import AdvisedSearch
 from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.retrieval.message_search import MessageSearch
+from memory.orchestrator.retrieval.scope_listing import ScopeDirectory
 from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
 from memory.orchestrator.storage.cache import Cache
@@ -77,6 +78,7 @@ from memory.orchestrator.transfer.session_import import SessionRestorer
 from memory.orchestrator.trust.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.entry_filters import satisfies
+from memory.policies.entry_query import where_of
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
@@ -234,6 +236,7 @@ class Engine:
         self.tenants = TenantErasure(
             self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions
         )
+        self.scopes = ScopeDirectory(self.placement, self.conversations.sessions)
         self.orphans = OrphanCollector(self.placement, self.erasure)
         self.browser = EntryBrowser(self.placement, self.trust)
         self.graphs = Graphs(self.placement, entries=self.entries, browser=self.browser)
@@ -431,7 +434,7 @@ class Engine:
             window_exit=self.conversations.window_exit,
             session_closing=self.session_closing,
             promotion=self.promotion,
-            not_foreseen=frozenset({ERASE_TENANT, TAKE_BACK}),
+            not_foreseen=frozenset({ERASE_TENANT, ERASE_SUBTREE, TAKE_BACK}),
         )
         reads_texts = self.rule_evaluator.reads_texts or self.retention.reads_texts
         return await plan_of(self.placement, [due, *self.planners], self.quotas, reads_texts=reads_texts)
@@ -463,13 +466,13 @@ class Engine:
         return located.record.scope
 
     async def delete_many(
-        self, tenant: str, scope: Scope | None, passing: Filter, *, retired: bool = False
+        self, tenant: str, scope: Scope | Subtree | None, passing: Filter, *, retired: bool = False
     ) -> DeletedEntries:
         """Delete every entry that passes the filter when it is deleted."""
         deleted, is_complete = 0, True
         held, kept = list[str](), dict[str, None]()
-        text = None if scope is None else scope.text
-        async for record in self.browser.every_record(ENTRIES, tenant, text, passing=passing):
+        where = where_of(tenant, () if scope is None else (scope,))
+        async for record in self.browser.every_record(ENTRIES, where, passing=passing):
             try:
                 one = await self._delete_passing(record, satisfies(passing), retired)
             except LegalHoldActive:

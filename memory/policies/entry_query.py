@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from memory.domain.filters import Filter
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.policies.ranking.preferences import Preferences
-from memory.ports.query import Condition, Tenant, Where, within
+from memory.ports.query import Condition, In, Or, StartsWith, Tenant, Under, Where, within
 from memory.ports.record import Partition
 
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
@@ -24,7 +25,7 @@ class EntryQuery:
     """
 
     tenant: str
-    scopes: tuple[Scope, ...]
+    scopes: tuple[Scope | Subtree, ...]
     tags: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     since: datetime | None = None
@@ -64,14 +65,30 @@ class EntryQuery:
     """Selects entries that come from no blocked source; None for all entries."""
 
     @property
-    def partitions(self) -> tuple[Partition, ...]:
-        return tuple(Partition(self.tenant, s.text) for s in self.scopes)
+    def place(self) -> Where:
+        """The named scopes; the whole tenant if none is named."""
+        return where_of(self.tenant, self.scopes)
 
     @property
     def where(self) -> Where:
-        """The partitions to search, or the whole tenant.
+        """The place to search.
 
-        It is the tenant if no scope is named. It is also the tenant if a conversation
-        is named: its entries are few, and an index finds them.
+        It is the tenant if a conversation is named: its entries are few, and an index
+        finds them.
         """
-        return within(*self.partitions) if self.scopes and self.pinned_to is None else Tenant(self.tenant)
+        return self.place if self.pinned_to is None else Tenant(self.tenant)
+
+
+def where_of(tenant: str, scopes: Collection[Scope | Subtree]) -> Where:
+    """Return the place of these scopes and subtrees; the tenant if there are none."""
+    texts = [scope.text for scope in scopes if isinstance(scope, Scope)]
+    prefixes = tuple(scope.prefix for scope in scopes if isinstance(scope, Subtree))
+    if prefixes:
+        return Under(tenant, prefixes, tuple(texts))
+    return within(*(Partition(tenant, text) for text in texts)) if texts else Tenant(tenant)
+
+
+def scope_condition(scopes: Collection[Scope | Subtree]) -> Condition:
+    """Return the condition of records in these scopes and subtrees."""
+    exact = In("scope", tuple(scope.text for scope in scopes if isinstance(scope, Scope)))
+    return Or((exact, *(StartsWith("scope", scope.prefix) for scope in scopes if isinstance(scope, Subtree))))

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from memory.domain import validation
+from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, ScopeKind
 from memory.policies.named_model import NamedModel
 
@@ -34,6 +35,9 @@ class Quota(NamedModel):
     uploads and messages with such texts are refused. Changed messages, streamed
     messages and summaries of compactions count, but are not refused.
 
+    With `under`, such as `"path:teams/red/"`, the quota counts the path with everything
+    below it, as one amount for each tenant.
+
     `document_bytes` limits documents, with their keys, values and metadata. A put that
     does not enlarge its document is never refused. It evicts nothing.
 
@@ -46,6 +50,7 @@ class Quota(NamedModel):
     per: Literal["scope", "tenant"] = "scope"
     tenants: tuple[str, ...] = ()
     scope_kinds: tuple[ScopeKind, ...] = ()
+    under: str | None = Field(default=None, strict=True)
     entries: int | None = Field(default=None, ge=1, strict=True)
     bytes: int | None = Field(default=None, ge=1, strict=True)
     artifact_bytes: int | None = Field(default=None, ge=1, strict=True)
@@ -62,6 +67,8 @@ class Quota(NamedModel):
                 "exactly one of entries, bytes, artifact_bytes and document_bytes is needed. For several"
                 " limits, write one quota each",
             )
+        if self.under is not None:
+            self._check_under(self.under)
         if self.document_bytes is not None and self.then == "evict":
             raise self._field_error("then", "'evict' applies to entries. Omit it for document_bytes")
         if self.document_bytes is not None and self.per == "tenant" and self.scope_kinds:
@@ -82,6 +89,21 @@ class Quota(NamedModel):
             raise self._field_error("evict", 'applies only to then = "evict"')
         return self
 
+    def _check_under(self, path: str) -> None:
+        try:
+            kind = Scope.parse(path).kind
+        except InvalidInput as error:
+            raise self._field_error("under", f"must be a path such as path:teams/red/: {error}") from None
+        if kind is not ScopeKind.PATH:
+            raise self._field_error("under", f"must be a path such as path:teams/red/, not a {kind} scope")
+        for name in ("per", "scope_kinds", "artifact_bytes"):
+            if name in self.model_fields_set:
+                raise self._field_error(name, "does not go with under, which counts one subtree. Omit it")
+        if self.then == "evict":
+            raise self._field_error(
+                "then", "'evict' needs a quota per scope: it evicts entries of the scope that was written to"
+            )
+
     @property
     def most(self) -> int:
         return self.entries or self.bytes or self.artifact_bytes or self.document_bytes or 0
@@ -96,8 +118,10 @@ class Quota(NamedModel):
 
     def is_for(self, tenant: str, scope: str) -> bool:
         """Return whether the quota counts entries of this scope."""
-        return (not self.tenants or tenant in self.tenants) and (
-            not self.scope_kinds or Scope.parse(scope).kind in self.scope_kinds
+        return (
+            (not self.tenants or tenant in self.tenants)
+            and (not self.scope_kinds or Scope.parse(scope).kind in self.scope_kinds)
+            and (self.under is None or scope.startswith(self.under))
         )
 
     def describe(self) -> str:
@@ -109,4 +133,5 @@ class Quota(NamedModel):
             if self.then == "refuse"
             else f"beyond it the {self.evict.replace('_', ' ')} entries are evicted"
         )
-        return f"at most {self.most:,} {self.measure} per {self.per}{kinds}{whose}; {beyond}"
+        of = f"per {self.per}" if self.under is None else f"under {self.under}"
+        return f"at most {self.most:,} {self.measure} {of}{kinds}{whose}; {beyond}"

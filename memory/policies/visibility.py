@@ -17,10 +17,10 @@ from typing import Any
 
 from memory.domain.time import micros
 from memory.policies.entry_filters import condition_of, satisfies
-from memory.policies.entry_query import EntryQuery
+from memory.policies.entry_query import EntryQuery, scope_condition
 from memory.ports import query_evaluation
 from memory.ports.collections import Collection
-from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, Lt, Or, all_of
+from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, Lt, Or, all_of, covers
 from memory.ports.record import FieldValue, Record
 
 PRESENT = timedelta(seconds=1)
@@ -127,9 +127,7 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
         if asked.conversation is not None
         else None,
         Eq("conversation_id", asked.pinned_to) if asked.pinned_to is not None else None,
-        In("scope", tuple(scope.text for scope in asked.scopes))
-        if asked.pinned_to is not None and asked.scopes
-        else None,
+        scope_condition(asked.scopes) if asked.pinned_to is not None and asked.scopes else None,
         In("type", asked.types) if asked.types else None,
         *(Has("tags", tag) for tag in asked.tags),
         Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,
@@ -141,8 +139,6 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
 
 def predicate_of(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:
     """Return the same test for records read by id; it checks the whole filter."""
-    lets_through, partitions = query_evaluation.condition(filter_of(asked, collection, now)), asked.partitions
+    lets_through, place = query_evaluation.condition(filter_of(asked, collection, now)), asked.place
     passes = satisfies(asked.filter)
-    return lambda record: (
-        (not partitions or record.partition in partitions) and lets_through(record) and passes(record)
-    )
+    return lambda record: covers(place, record.partition) and lets_through(record) and passes(record)

@@ -52,15 +52,59 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
+class Under:
+    """The scopes of one tenant that begin with one of these texts, or equal one.
+
+    `prefixes` are texts of scopes that end with `/`, so they match whole labels only.
+    There is at least one. They and `scopes` are compared as bytes: nothing in them is a
+    pattern. Needs the capability `tenant_wide`.
+    """
+
+    tenant: str
+    prefixes: tuple[str, ...]
+    scopes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.prefixes:
+            raise InvalidInput("where", "name at least one prefix, or use Partitions")
+
+    def contains(self, scope: str) -> bool:
+        """Return whether a scope's text is in this place."""
+        return scope in self.scopes or scope.startswith(self.prefixes)
+
+    def disjoint(self) -> Under:
+        """Return the same place, in which each scope belongs to one prefix or text."""
+        prefixes: list[str] = []
+        for prefix in sorted(set(self.prefixes)):
+            if not prefixes or not prefix.startswith(prefixes[-1]):
+                prefixes.append(prefix)
+        scopes = sorted({scope for scope in self.scopes if not scope.startswith(tuple(prefixes))})
+        return Under(self.tenant, tuple(prefixes), tuple(scopes))
+
+
+@dataclass(frozen=True, slots=True)
 class Everywhere:
     """Every tenant: maintenance only."""
 
 
-Where: TypeAlias = Partitions | Tenant | Everywhere
+Where: TypeAlias = Partitions | Under | Tenant | Everywhere
 
 
 def within(*partitions: Partition) -> Partitions:
     return Partitions(partitions)
+
+
+def covers(where: Where, partition: Partition) -> bool:
+    """Return whether a partition is in this place."""
+    match where:
+        case Everywhere():
+            return True
+        case Partitions(partitions):
+            return partition in partitions
+        case Under(tenant):
+            return partition.tenant == tenant and where.contains(partition.scope)
+        case Tenant(tenant):
+            return partition.tenant == tenant
 
 
 # -- filters ---------------------------------------------------------------------------

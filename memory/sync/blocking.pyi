@@ -61,7 +61,8 @@ from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.provenance import Provenance
 from memory.domain.revert_report import RevertReport
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, ScopeKind, Subtree
+from memory.domain.scopes import ScopePage
 from memory.domain.session import (
     Compaction,
     Context,
@@ -180,6 +181,8 @@ class BlockingMemory:
     @property
     def documents(self) -> BlockingDocuments: ...
     @property
+    def scopes(self) -> BlockingScopeListing: ...
+    @property
     def commands(self) -> BlockingCommands: ...
     @property
     def artifacts(self) -> BlockingArtifacts: ...
@@ -261,26 +264,14 @@ class BlockingMemory:
         keys: Sequence[str] | None = ...,
     ) -> list[Entry | None]: ...
     def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
-    def browse(
-        self, scope: Scope | str | Sequence[Scope | str] | None = ..., **options: Unpack[BrowseOptions]
-    ) -> EntryPage: ...
+    def browse(self, scope: Scopes | None = ..., **options: Unpack[BrowseOptions]) -> EntryPage: ...
     @overload
     def search(
-        self,
-        query: str,
-        *,
-        scope: Scope | str | Sequence[Scope | str],
-        messages: Literal[False] = ...,
-        **options: Unpack[SearchOptions],
+        self, query: str, *, scope: Scopes, messages: Literal[False] = ..., **options: Unpack[SearchOptions]
     ) -> SearchResult: ...
     @overload
     def search(
-        self,
-        query: str,
-        *,
-        scope: Scope | str | Sequence[Scope | str],
-        messages: bool,
-        **options: Unpack[SearchOptions],
+        self, query: str, *, scope: Scopes, messages: bool, **options: Unpack[SearchOptions]
     ) -> SearchResult | MixedResult: ...
     def search_messages(
         self,
@@ -373,13 +364,13 @@ class BlockingEntries:
     def __init__(self, access: Access) -> None: ...
     def iterate(
         self,
-        scope: Scope | str | None = ...,
+        scope: Scope | Subtree | str | None = ...,
         *,
         filter: FilterInput | None = ...,
         include_retired: bool = ...,
     ) -> Iterator[Entry]: ...
     def delete_many(
-        self, filter: FilterInput, *, scope: Scope | str | None = ..., include_retired: bool = ...
+        self, filter: FilterInput, *, scope: Scope | Subtree | str | None = ..., include_retired: bool = ...
     ) -> DeletedEntries: ...
     def history(
         self,
@@ -440,6 +431,18 @@ class BlockingShortIds:
     def resolve(self, text: str) -> NumberedItem | None: ...
     def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]: ...
 
+class BlockingScopeListing:
+    def __init__(self, access: Access) -> None: ...
+    def list(
+        self,
+        prefix: Scope | Subtree | str | None = ...,
+        *,
+        kind: ScopeKind | str | None = ...,
+        max_depth: int | None = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> ScopePage: ...
+
 class BlockingScratchpads:
     def __init__(self, access: Access) -> None: ...
     def append(self, text: str, agent: str | None = ..., *, request_id: str | None = ...) -> int: ...
@@ -471,9 +474,18 @@ class BlockingDocuments:
     def apply(
         self, changes: Sequence[DocumentChange], *, atomic: bool = ...
     ) -> list[DocumentInfo | None]: ...
+    def find(
+        self,
+        scope: Scope | Subtree | str,
+        key: str,
+        *,
+        values: bool = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> DocumentPage: ...
     def list(
         self,
-        scope: Scope | str,
+        scope: Scope | Subtree | str,
         *,
         prefix: str = ...,
         start: str | None = ...,
@@ -732,7 +744,7 @@ class BlockingAdmin:
     def __init__(self, access: Access) -> None: ...
     @property
     def legal_holds(self) -> BlockingLegalHolds: ...
-    def erase(self, scope: Scope | str, *, dry_run: bool = ...) -> ErasedScope: ...
+    def erase(self, scope: Scope | Subtree | str, *, dry_run: bool = ...) -> ErasedScope: ...
     def erase_tenant(self, *, dry_run: bool = ...) -> ErasedTenant: ...
     def erase_user(self, user: str | Scope, *, dry_run: bool = ...) -> ErasedUser: ...
     def block_source(
@@ -762,7 +774,7 @@ class BlockingAdmin:
         dry_run: bool = ...,
     ) -> RevertReport: ...
     def export(
-        self, scope: Scope | str | None = ..., *, filter: FilterInput | None = ...
+        self, scope: Scope | Subtree | str | None = ..., *, filter: FilterInput | None = ...
     ) -> Iterator[dict[str, Any]]: ...
     def import_(
         self,

@@ -12,10 +12,10 @@ from memory.domain.blocked_source import BlockedSource, LaterWrites
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
 from memory.domain.revert_report import RevertReport
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
 from memory.facade import reports
-from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of, user_of
+from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of, scope_or_subtree, user_of
 from memory.facade.erasure import erase_scope, would_erase_tenant, would_erase_user
 from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade.resources import source_blocking
@@ -60,26 +60,36 @@ class Admin:
 
     # -- one tenant --------------------------------------------------------------------
 
-    async def erase(self, scope: Scope | str, *, dry_run: bool = False) -> ErasedScope:
-        """Erase every entry and document of exactly this scope, expired ones too.
+    async def erase(self, scope: Scope | Subtree | str, *, dry_run: bool = False) -> ErasedScope:
+        """Erase every entry and document of a scope or a subtree, expired ones too.
 
-        Other scopes of the same user stay, and so do the conversations of sessions.
+        A scope is erased alone. Other scopes of the same user stay, and so do the
+        conversations of sessions.
         `erase("user:ada")` erases the memories of Ada, not the sessions with her.
         `erase_user("ada")` erases both.
 
+        Of a subtree, all that exists when the call begins is erased, scope by scope.
+        What others write to it meanwhile may stay. If a store fails, a sweep does the
+        rest.
+
         Args:
-            scope: A scope or its text, such as `"user:ada"`.
+            scope: A scope such as `"user:ada"`, or a subtree such as
+                `"path:teams/red/**"`.
             dry_run: Count what would be erased, and erase nothing.
 
         Returns:
-            The number of entries. Its `sessions_left` names the sessions that stay.
+            The number of entries. Its `sessions_left` names the sessions that stay, and
+            its `scopes` counts the erased scopes of a subtree.
 
         Raises:
             LegalHoldActive: The scope, or an entry in it, is under legal hold. Nothing
-                is erased.
+                of the scope is erased; other scopes of a subtree are.
         """
         return await erase_scope(
-            self._access.engine, self._access.tenant, scope_of(scope), dry_run=flag("dry_run", dry_run)
+            self._access.engine,
+            self._access.tenant,
+            scope_or_subtree(scope),
+            dry_run=flag("dry_run", dry_run),
         )
 
     async def erase_tenant(self, *, dry_run: bool = False) -> ErasedTenant:
@@ -251,7 +261,7 @@ class Admin:
 
     async def export(
         self,
-        scope: Scope | str | None = None,
+        scope: Scope | Subtree | str | None = None,
         *,
         filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
     ) -> AsyncIterator[dict[str, Any]]:
@@ -272,12 +282,13 @@ class Admin:
         read page by page; only the ids of exported data stay in memory.
 
         Args:
-            scope: A scope; the whole tenant by default.
+            scope: A scope or a subtree; the whole tenant by default.
             filter: Only entries that pass it, with their kept versions and the
                 relations between them; see `Filter`. Sessions, artifacts, documents and
                 scratchpads are left out then.
         """
-        wanted, passing = None if scope is None else scope_of(scope), filter_of(filter)
+        wanted = None if scope is None else scope_or_subtree(scope)
+        passing = filter_of(filter)
         async for line in lines_of(self._access.engine, self._access.tenant, wanted, passing):
             yield line
 

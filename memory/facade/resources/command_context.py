@@ -16,7 +16,7 @@ from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, StoreError
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.facade.resources.artifacts import Artifacts
 from memory.facade.resources.relations import Relations
 from memory.facade.resources.scratchpads import Scratchpads
@@ -27,10 +27,11 @@ from memory.orchestrator.entries.relations import Relation
 from memory.orchestrator.entries.short_ids import NumberedKind
 from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.collections import ENTRIES
+from memory.policies.entry_query import where_of
 from memory.policies.ranking.constants import MIN_RELEVANCE
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
-from memory.ports.query import Eq, Query, Tenant, within
+from memory.ports.query import Eq, Query, Tenant, covers
 from memory.ports.record import Partition
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class MemoryCommandContext:
 
     access: Access
     scope: Scope
-    reads: tuple[Scope, ...] | None
+    reads: tuple[Scope | Subtree, ...] | None
     """The readable scopes; None for all of the tenant's."""
     conversation: str | None
     agent: str | None
@@ -259,7 +260,7 @@ class MemoryCommandContext:
             **self.enriched,
         }
         unasked = []
-        if self.reads is not None and self.scope not in self.reads:
+        if not self._may_read_in(self.scope):
             unasked, options["auto_supersede"] = self._skipped_advice_notes(options), False
         written = await self.access.write_with_report(content, self.scope, options, None)
         return written.entry, [*await self._enrichment_notes(written), *unasked]
@@ -310,19 +311,26 @@ class MemoryCommandContext:
     # -- shared ------------------------------------------------------------------------
 
     def _may_read(self, entry: Entry) -> bool:
-        return self.reads is None or entry.scope in self.reads
+        return self._may_read_in(entry.scope)
+
+    def _may_read_in(self, scope: Scope) -> bool:
+        tenant = self.access.tenant
+        return covers(where_of(tenant, self.reads or ()), Partition(tenant, scope.text))
 
     def _may_read_of(self, session_id: str) -> bool:
         """Return whether the records of a session are readable."""
         return (
-            self.reads is None or session_id == self.conversation or Scope.session(session_id) in self.reads
+            self.reads is None
+            or session_id == self.conversation
+            or self._may_read_in(Scope.session(session_id))
         )
 
     async def _is_pointed_to(self, artifact_id: str) -> bool:
         """Return whether a readable entry points to the artifact."""
         engine, tenant = self.access.engine, self.access.tenant
-        partitions = [Partition(tenant, scope.text) for scope in self.reads or ()]
-        asked = Query(ENTRIES, within(*partitions), Eq("artifact_id", artifact_id), limit=READ_POINTING)
+        asked = Query(
+            ENTRIES, where_of(tenant, self.reads or ()), Eq("artifact_id", artifact_id), limit=READ_POINTING
+        )
         ids = [
             row.key.id
             for store in engine.topology.homes

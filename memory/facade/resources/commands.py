@@ -11,7 +11,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import PASSES
 from memory.domain.errors import InvalidInput
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.resources.command_context import MemoryCommandContext
@@ -126,7 +126,7 @@ class Commands:
         return export_tool(NAME, DESCRIPTION, PARAMETERS, format)
 
 
-def _reads(given: Scopes | Literal["tenant"] | None, scope: Scope) -> tuple[Scope, ...] | None:
+def _reads(given: Scopes | Literal["tenant"] | None, scope: Scope) -> tuple[Scope | Subtree, ...] | None:
     if given == TENANT:
         return None
     return (scope,) if given is None else tuple(dict.fromkeys(scopes_of(given)))

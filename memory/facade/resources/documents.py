@@ -25,9 +25,9 @@ from memory.domain.document import (
     check_value,
 )
 from memory.domain.errors import InvalidInput
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.versions import ExpectedVersion, check_expected
-from memory.facade.arguments import Metadata, flag, length, scope_of
+from memory.facade.arguments import Metadata, flag, length, scope_of, scope_or_subtree
 from memory.facade.runtime.access import Access
 from memory.orchestrator.documents.documents import ChangeRequest, DeleteRequest, KeyRange, PutRequest
 
@@ -179,7 +179,7 @@ class Documents:
             LegalHoldActive: The scope is under legal hold.
         """
         return await self._access.engine.documents.delete_many(
-            self._access.tenant, scope_of(scope).text, _key_range(prefix, start, stop)
+            self._access.tenant, scope_of(scope), _key_range(prefix, start, stop)
         )
 
     async def apply(
@@ -227,9 +227,31 @@ class Documents:
                 made.append(None)
         return made
 
+    async def find(
+        self,
+        scope: Scope | Subtree | str,
+        key: str,
+        *,
+        values: bool = False,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> DocumentPage:
+        """Find the documents with one key in all scopes of a subtree.
+
+        They come in no particular order. Each item is a `DocumentInfo`; with `values`
+        it is a `Document`.
+
+        Args:
+            scope: A subtree such as `Scope.path("threads").subtree()`, or its text.
+            values: Read the values and the metadata too; see `list`.
+            limit: At most this many documents: 1 to 1,000, and 100 by default.
+            cursor: The `cursor` of the page before.
+        """
+        return await self._page(scope, KeyRange(only=check_key(key)), limit, cursor, values=values)
+
     async def list(
         self,
-        scope: Scope | str,
+        scope: Scope | Subtree | str,
         *,
         prefix: str = "",
         start: str | None = None,
@@ -239,12 +261,14 @@ class Documents:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> DocumentPage:
-        """List the documents of a scope in the order of their keys.
+        """List the documents of a scope or a subtree in the order of their keys.
 
         Keys are compared by code point. Each item is a `DocumentInfo`; with `values` it
         is a `Document`.
 
         Args:
+            scope: A scope, a subtree such as `Scope.path("threads").subtree()`, or the
+                text of one.
             prefix: Only keys that begin with this text.
             start: Only keys that are not below this one.
             stop: Only keys below this one.
@@ -254,12 +278,25 @@ class Documents:
             limit: At most this many documents: 1 to 1,000, and 100 by default.
             cursor: The `cursor` of the page before.
         """
+        keys = _key_range(prefix, start, stop)
+        return await self._page(scope, keys, limit, cursor, values=values, reverse=reverse)
+
+    async def _page(
+        self,
+        scope: object,
+        keys: KeyRange,
+        limit: int | None,
+        cursor: str | None,
+        *,
+        values: bool,
+        reverse: bool = False,
+    ) -> DocumentPage:
         most = validation.whole_limit(limit, default=LIST_LIMIT)
         place = None if cursor is None else validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES)
         return await self._access.engine.documents.page(
             self._access.tenant,
-            scope_of(scope).text,
-            _key_range(prefix, start, stop),
+            scope_or_subtree(scope),
+            keys,
             limit=most,
             reverse=flag("reverse", reverse),
             cursor=place,

@@ -10,9 +10,9 @@ from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.filter_parsing import parse_filter
 from memory.domain.filters import check_size
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntries, HistoryItem
-from memory.facade.arguments import Moment, flag, id_of, scope_of
+from memory.facade.arguments import Moment, flag, id_of, scope_or_subtree
 from memory.facade.runtime.access import Access
 from memory.facade.search_options import FilterInput, filter_of
 from memory.orchestrator.storage.deliveries import Consistency
@@ -33,26 +33,27 @@ class Entries:
 
     async def iterate(
         self,
-        scope: Scope | str | None = None,
+        scope: Scope | Subtree | str | None = None,
         *,
         filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         include_retired: bool = False,
     ) -> AsyncIterator[Entry]:
-        """Iterate over every live entry of the tenant or of one scope, as exports do.
+        """Iterate over every live entry of the tenant or a scope, as exports do.
 
         Each entry comes once: tier by tier, oldest first in each. Unlike `browse`, it
         shows entries of blocked sources and asks no recall gate, and it fails when a
         store fails instead of leaving entries out.
 
         Args:
-            scope: A scope or its text, such as `"user:ada"`.
+            scope: A scope or a subtree, or its text, such as `"user:ada"`.
             filter: Only entries that pass it; see `Filter`.
             include_retired: Also yield entries whose validity has ended.
 
         Raises:
             StoreUnavailable: A store did not answer.
         """
-        wanted, passing = None if scope is None else scope_of(scope), filter_of(filter)
+        wanted = None if scope is None else scope_or_subtree(scope)
+        passing = filter_of(filter)
         async for entry in self._access.engine.browser.everything(
             self._access.tenant, wanted, retired=flag("include_retired", include_retired), passing=passing
         ):
@@ -62,10 +63,10 @@ class Entries:
         self,
         filter: FilterInput,  # noqa: A002 - the usual word for it
         *,
-        scope: Scope | str | None = None,
+        scope: Scope | Subtree | str | None = None,
         include_retired: bool = False,
     ) -> DeletedEntries:
-        """Delete the entries that pass a filter now, of the tenant or of one scope.
+        """Delete the entries that pass a filter now, of the tenant or of a scope.
 
         Each entry is deleted as by `delete`, but only if it still passes the filter.
         Entries that are written during the call may stay. If a store fails, the entries
@@ -74,7 +75,7 @@ class Entries:
 
         Args:
             filter: A `Filter`, or a dict such as `{"metadata.kind": "draft"}`.
-            scope: A scope or its text; the whole tenant by default.
+            scope: A scope or a subtree, or its text; the whole tenant by default.
             include_retired: Also delete entries whose validity has ended.
 
         Returns:
@@ -91,7 +92,8 @@ class Entries:
                 "filter",
                 "is empty, and would delete everything. Name a condition, or use memory.admin.erase(scope)",
             )
-        wanted, retired = None if scope is None else scope_of(scope), flag("include_retired", include_retired)
+        wanted = None if scope is None else scope_or_subtree(scope)
+        retired = flag("include_retired", include_retired)
         return await self._access.engine.delete_many(self._access.tenant, wanted, passing, retired=retired)
 
     async def history(

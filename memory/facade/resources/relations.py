@@ -13,6 +13,8 @@ from memory.facade.runtime.access import Access, Scopes, scopes_of
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_about
 from memory.orchestrator.entries.graph import Density, Expansion, Graph
 from memory.orchestrator.entries.relations import Relation, RelationVisibility
+from memory.policies.entry_query import where_of
+from memory.ports.query import Where
 
 GRAPH_LIMIT = 200
 MOST_STEPS = 2
@@ -122,7 +124,7 @@ class Relations:
             self._access.tenant,
             id_of(entry_id),
             depth=steps,
-            scopes=self._within(scope),
+            place=self._within(scope),
             superseded=flag("superseded", superseded),
         )
 
@@ -132,7 +134,7 @@ class Relations:
         It is dense if four or more entries are within two steps. See `expand`.
         """
         return await self._access.engine.graphs.density(
-            self._access.tenant, id_of(entry_id), scopes=self._within(scope)
+            self._access.tenant, id_of(entry_id), place=self._within(scope)
         )
 
     async def graph(
@@ -164,9 +166,8 @@ class Relations:
         )
         return await self._access.engine.graphs.graph(asked)
 
-    @staticmethod
-    def _within(scope: Scopes | None) -> frozenset[str] | None:
-        return None if scope is None else frozenset(one.text for one in scopes_of(scope))
+    def _within(self, scope: Scopes | None) -> Where | None:
+        return None if scope is None else where_of(self._access.tenant, scopes_of(scope))
 
     async def all(self) -> AsyncIterator[Relation]:
         """Yield every relation of the tenant, in no particular order."""

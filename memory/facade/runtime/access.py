@@ -15,7 +15,7 @@ from memory.domain.enrichment import PASSES, Enrichment, ManuallySuperseded, Pas
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_key, check_patch, check_vector
 from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
 from memory.domain.ids import keyed_id
-from memory.domain.scope import Scope, ScopeKind
+from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.session import DeletedEntry
 from memory.domain.versions import stored_version, version_conflict, version_text
 from memory.facade.arguments import (
@@ -29,6 +29,7 @@ from memory.facade.arguments import (
     length,
     moment,
     scope_of,
+    scope_or_subtree,
     stages_of,
 )
 from memory.facade.config.settings import MemoryConfig
@@ -87,7 +88,7 @@ SEARCH_LIMIT = 10
 MAX_QUERY_BYTES = 64 * 1024
 MAX_CURSOR_BYTES = 512
 
-Scopes = Scope | str | Sequence[Scope | str]
+Scopes = Scope | Subtree | str | Sequence[Scope | Subtree | str]
 INDIFFERENT = Preferences()
 
 
@@ -103,16 +104,16 @@ class _Written:
     superseded: tuple[str, ...] = ()
 
 
-def scopes_of(scope: Scopes | None) -> list[Scope]:
-    """Validate the scopes; there must be at least one."""
+def scopes_of(scope: Scopes | None) -> list[Scope | Subtree]:
+    """Validate the scopes and subtrees; there must be at least one."""
     given = (
         [scope]
-        if isinstance(scope, Scope | str)
+        if isinstance(scope, Scope | Subtree | str)
         else validation.sequence("scope", scope, at_most=validation.MAX_SCOPES)
     )
     if not given:
         raise InvalidInput("scope", "needs at least one scope, such as Scope.user('ada')")
-    return [scope_of(one) for one in given]
+    return [scope_or_subtree(one) for one in given]
 
 
 class Access:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from memory.domain.filters import Filter
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.facade.transfer.artifact_lines import exported_artifact
 from memory.facade.transfer.lines import (
     exported_document,
@@ -26,7 +26,7 @@ Line = dict[str, Any]
 
 
 async def lines_of(
-    engine: Engine, tenant: str, scope: Scope | None, passing: Filter | None = None
+    engine: Engine, tenant: str, scope: Scope | Subtree | None, passing: Filter | None = None
 ) -> AsyncIterator[Line]:
     """Yield sessions and artifacts, then entries, then records that refer to these.
 
@@ -63,9 +63,11 @@ async def lines_of(
             yield line
 
 
-async def _documents_and_notes(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIterator[Line]:
+async def _documents_and_notes(
+    engine: Engine, tenant: str, scope: Scope | Subtree | None
+) -> AsyncIterator[Line]:
     """Yield documents and, of a whole tenant, scratchpads."""
-    async for document in engine.documents.everything(tenant, None if scope is None else scope.text):
+    async for document in engine.documents.everything(tenant, scope):
         yield exported_document(document)
     if scope is None:
         async for agent in engine.scratchpads.agents(tenant):
@@ -73,7 +75,9 @@ async def _documents_and_notes(engine: Engine, tenant: str, scope: Scope | None)
                 yield exported_scratchpad(pad)
 
 
-async def _sessions(engine: Engine, tenant: str, scope: Scope | None, there: set[str]) -> AsyncIterator[Line]:
+async def _sessions(
+    engine: Engine, tenant: str, scope: Scope | Subtree | None, there: set[str]
+) -> AsyncIterator[Line]:
     """Yield sessions and then their artifacts; add the sessions' scopes to `there`."""
     incarnations: dict[str, object] = {}
     async for record in engine.transfer.of_sessions(SESSIONS, tenant, scope):

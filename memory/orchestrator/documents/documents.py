@@ -39,6 +39,7 @@ from memory.domain.errors import (
     Unsupported,
     VersionConflict,
 )
+from memory.domain.scope import Scope, Subtree
 from memory.domain.versions import version_conflict, version_text
 from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
 from memory.orchestrator.entries.admission import Admission, NewEntry
@@ -52,10 +53,12 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import part_of
 from memory.orchestrator.storage.versions import version_at
+from memory.policies.entry_query import where_of
 from memory.policies.visibility import is_expired
 from memory.ports.query import (
     Condition,
     Count,
+    Eq,
     Ge,
     Head,
     IsNull,
@@ -68,7 +71,6 @@ from memory.ports.query import (
     Tenant,
     all_of,
     decode_cursor,
-    within,
 )
 from memory.ports.record import (
     Corrupt,
@@ -143,11 +145,15 @@ Restored: TypeAlias = Literal["written", "there", "deleted", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The keys from `start` until before `stop` that begin with `prefix`."""
+    """The keys from `start` until before `stop` that begin with `prefix`.
+
+    `only` is the only key, if it is given.
+    """
 
     prefix: str = ""
     start: str | None = None
     stop: str | None = None
+    only: str | None = None
 
     @property
     def condition(self) -> Condition | None:
@@ -155,6 +161,7 @@ class KeyRange:
             StartsWith("key", self.prefix) if self.prefix else None,
             None if self.start is None else Ge("key", self.start),
             None if self.stop is None else Lt("key", self.stop),
+            None if self.only is None else Eq("key", self.only),
         )
 
 
@@ -264,7 +271,7 @@ class Documents:
     async def page(
         self,
         tenant: str,
-        scope: str,
+        scope: Scope | Subtree,
         keys: KeyRange,
         *,
         limit: int,
@@ -302,7 +309,13 @@ class Documents:
         return Or((IsNull("expires_at"), Ge("expires_at", self._placement.now())))
 
     def _query(
-        self, tenant: str, scope: str, keys: KeyRange, limit: int, reverse: bool, cursor: str | None
+        self,
+        tenant: str,
+        scope: Scope | Subtree,
+        keys: KeyRange,
+        limit: int,
+        reverse: bool,
+        cursor: str | None,
     ) -> Query:
         order = (Order("key", descending=reverse),)
         place = () if cursor is None else decode_cursor(cursor, order).values
@@ -310,7 +323,7 @@ class Documents:
             raise InvalidInput("cursor", "is of another listing. Pass the cursor of the page before")
         return Query(
             DOCUMENTS,
-            within(Partition(tenant, scope)),
+            where_of(tenant, (scope,)),
             all_of(keys.condition, self._is_live),
             order,
             limit,
@@ -318,11 +331,11 @@ class Documents:
             select=_INFO,
         )
 
-    async def everything(self, tenant: str, scope: str | None) -> AsyncIterator[Document]:
+    async def everything(self, tenant: str, scope: Scope | Subtree | None) -> AsyncIterator[Document]:
         """Yield all documents of a scope or of the tenant, with values, in no order."""
         query = Query(
             DOCUMENTS,
-            Tenant(tenant) if scope is None else within(Partition(tenant, scope)),
+            where_of(tenant, () if scope is None else (scope,)),
             self._is_live,
             limit=_READ_AT_ONCE,
         )
@@ -433,7 +446,7 @@ class Documents:
                 there, known = await self._meet(outcome), outcome.version
                 await patience.wait()
 
-    async def delete_many(self, tenant: str, scope: str, keys: KeyRange) -> int:
+    async def delete_many(self, tenant: str, scope: Scope, keys: KeyRange) -> int:
         """Delete the documents with these keys that exist now; return their number.
 
         Raises:
@@ -443,7 +456,7 @@ class Documents:
         while True:
             query = self._query(tenant, scope, keys, _DELETED_AT_ONCE, False, cursor)
             page = await self._page(query)
-            await self._holds.refuse_partition(Partition(tenant, scope), whole=False)
+            await self._holds.refuse_partition(Partition(tenant, scope.text), whole=False)
             writes = [self._deletion(head.key, head.version, drop_step(head)) for head in page.heads]
             outcomes = await self._placement.write("document.delete", self._home, *writes) if writes else []
             done = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome.applied]
@@ -451,7 +464,7 @@ class Documents:
             deleted += len(done)
             for head, outcome in zip(page.heads, outcomes, strict=True):
                 if not outcome.applied:  # it was changed meanwhile
-                    deleted += await self.delete(tenant, DeleteRequest(scope, str(head.fields["key"])))
+                    deleted += await self.delete(tenant, DeleteRequest(scope.text, str(head.fields["key"])))
             if (cursor := page.cursor) is None:
                 return deleted
 

@@ -46,6 +46,7 @@ from memory.ports.query import (
     Order,
     Partitions,
     Query,
+    covers,
     widen,
     within,
 )
@@ -255,7 +256,7 @@ class PartitionIndexes:
         self._let_go(
             name
             for name, view in self._all()
-            if view.collection is query.collection and _lies_in(view.partition, query)
+            if view.collection is query.collection and covers(query.where, view.partition)
         )
 
     # -- keeping -----------------------------------------------------------------------
@@ -390,10 +391,6 @@ def _slot_of(write: Write) -> _Slot | None:
     if isinstance(write, RaiseGeneration) or not is_id(write.key.id):
         return None
     return (write.collection.name, write.key.tenant, digest_of(write.key.id))
-
-
-def _lies_in(partition: Partition, query: Query) -> bool:
-    return not isinstance(query.where, Partitions) or partition in query.where.partitions
 
 
 def _is_of_another_loop(task: asyncio.Task[None]) -> bool:

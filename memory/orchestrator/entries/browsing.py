@@ -17,7 +17,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.filters import Filter
 from memory.domain.results import Answer
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SEQUENCE
 from memory.orchestrator.storage.entry_records import entry_of
@@ -29,13 +29,13 @@ from memory.orchestrator.trust.blocked_sources import visible
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.browse_cursor import cursor_behind
 from memory.policies.entry_filters import condition_of, satisfies
-from memory.policies.entry_query import EntryQuery
+from memory.policies.entry_query import EntryQuery, where_of
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of, is_current, is_expired, predicate_of, was_stored
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Condition, Eq, Head, Order, Query, Tenant, all_of, encode_cursor, within
-from memory.ports.record import FieldValue, Key, Mark, Partition, Record, Role
+from memory.ports.query import Condition, Eq, Head, Order, Query, Where, all_of, encode_cursor
+from memory.ports.record import FieldValue, Key, Mark, Record, Role
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
@@ -314,9 +314,14 @@ class EntryBrowser:
         }
 
     async def everything(
-        self, tenant: str, scope: Scope | None, *, retired: bool = False, passing: Filter | None = None
+        self,
+        tenant: str,
+        scope: Scope | Subtree | None,
+        *,
+        retired: bool = False,
+        passing: Filter | None = None,
     ) -> AsyncIterator[Entry]:
-        """Yield every live entry of a tenant or scope, each once.
+        """Yield every live entry of a tenant, scope or subtree, each once.
 
         Stores are read in the direction in which records move, and each store's entries
         oldest first. With `retired`, entries outside their validity window are
@@ -324,20 +329,19 @@ class EntryBrowser:
         """
         now = self._placement.now()
         async for row in self.every_record(
-            ENTRIES, tenant, None if scope is None else scope.text, passing=passing
+            ENTRIES, where_of(tenant, () if scope is None else (scope,)), passing=passing
         ):
             if retired or is_current(row, now):
                 yield entry_of(row)
 
     async def every_record(
-        self, collection: Collection, tenant: str, scope: str | None, *, passing: Filter | None = None
+        self, collection: Collection, where: Where, *, passing: Filter | None = None
     ) -> AsyncIterator[Record]:
-        """Yield every unexpired record of a collection, in the order of `everything`.
+        """Yield every unexpired record in a place, in the order of `everything`.
 
         Records of one moment are sorted by their sequence. A filter is for entries.
         """
         now, seen, passes = self._placement.now(), set[str](), satisfies(passing)
-        where = Tenant(tenant) if scope is None else within(Partition(tenant, scope))
         for store in self._placement.topology.homes:
             query = Query(
                 collection,

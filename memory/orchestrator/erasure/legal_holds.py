@@ -14,7 +14,7 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.errors import CorruptRecord, LegalHoldActive
 from memory.domain.legal_hold import LegalHold, Over
-from memory.domain.scope import ScopeKind
+from memory.domain.scope import ScopeKind, ancestors_of
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import HOLDS, SESSIONS
 from memory.orchestrator.storage.key_locks import RetryDeadline
@@ -247,7 +247,8 @@ def _of_partition(partition: Partition, subjects: Mapping[Partition, str]) -> li
     scope = (
         f"{ScopeKind.SESSION}:{scope.partition(':')[2]}" if scope.startswith(f"{CONVERSATION}:") else scope
     )
-    held = [_key(tenant, "tenant", tenant), _key(tenant, "scope", scope)]
+    held = [_key(tenant, "tenant", tenant)]
+    held += [_key(tenant, "scope", one) for one in (*ancestors_of(scope), scope)]
     return [*held, _key(tenant, "user", subjects[partition])] if partition in subjects else held
 
 

@@ -1,4 +1,4 @@
-"""Erasure of a tenant: everything it had at one moment, in every scope.
+"""Erasure of a tenant or a subtree: all it had at one moment, in every scope.
 
 It is an operation in the archive with a pending step, so a sweep continues it after a
 crash (decision 068). The version of its record is the moment. Older records are
@@ -12,10 +12,12 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from memory.domain import ids
 from memory.domain.errors import LegalHoldActive, MemoryTiersError, StoreError, StoreUnavailable
-from memory.domain.session import ErasedTenant
+from memory.domain.scope import Subtree
+from memory.domain.session import ErasedScope, ErasedTenant
 from memory.orchestrator.conversations.sessions import SessionRecords, is_of_before
 from memory.orchestrator.erasure.erasure import Erased, Erasure
 from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS, SESSIONS, SYSTEM_TENANT
@@ -24,15 +26,17 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import is_older
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.split import CONVERSATION
-from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant
-from memory.ports.record import Key, Partition, PendingStep, Record, Role
+from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant, Under
+from memory.ports.record import JsonValue, Key, Partition, PendingStep, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 log = logging.getLogger(__name__)
 
-ERASE_TENANT = "erase_tenant"
-"""The step of the erasure, and the kind of its operation."""
+ERASE_TENANT, ERASE_SUBTREE = "erase_tenant", "erase_subtree"
+"""The steps of the two erasures, and the kinds of their operations."""
+Place: TypeAlias = Tenant | Under
+"""What is erased: a whole tenant, or its scopes that begin with one prefix."""
 QUIET, MOST_ROUNDS = 2, 10
 """The number of consecutive rounds without results that end it, and the most rounds."""
 CHANGED = frozenset({Role.HOME, Role.ARRIVING})
@@ -66,7 +70,7 @@ class _EraseProgress:
 
 
 class TenantErasure:
-    """Finds the data of a tenant, and erases it."""
+    """Finds the data of a tenant or a subtree, and erases it."""
 
     def __init__(
         self, placement: Placement, *, outbox: Outbox, erasure: Erasure, sessions: SessionRecords
@@ -75,9 +79,31 @@ class TenantErasure:
         self._erasure = erasure
         self._sessions = sessions
         outbox.register(ERASE_TENANT, self._erase_noted)
+        outbox.register(ERASE_SUBTREE, self._erase_noted)
 
     async def erase(self, tenant: str) -> ErasedTenant:
-        """Erase everything that a tenant has now.
+        """Erase everything that a tenant has now; see `_erase_place`."""
+        return await self._erase_place(Tenant(tenant))
+
+    async def erase_subtree(self, tenant: str, subtree: Subtree) -> ErasedScope:
+        """Erase everything that a subtree has now; see `_erase_place`."""
+        done = await self._erase_place(Under(tenant, (subtree.prefix,)))
+        return ErasedScope(sum(done.records.get(ENTRIES.name, {}).values()), scopes=done.scopes)
+
+    async def scopes_of(self, tenant: str, subtree: Subtree) -> AsyncIterator[str]:
+        """Yield the scopes of a subtree that have data, in order.
+
+        Raises:
+            StoreUnavailable: A store did not answer.
+        """
+        done, place = _EraseProgress(), Under(tenant, (subtree.prefix,))
+        for scope in sorted(await self._scopes(place, self._placement.next_version(), done)):
+            yield scope
+        for error in done.problems:
+            raise error
+
+    async def _erase_place(self, place: Place) -> ErasedTenant:
+        """Erase everything that is there now.
 
         It ends after two rounds in a row without results. If a store does not answer,
         the others are erased, and the call raises. A sweep does the rest, and the call
@@ -86,8 +112,8 @@ class TenantErasure:
         starts again from a later moment, beside any other call.
         """
         done = _EraseProgress()
-        operation = await self._begin(tenant, done)
-        await self._carry_out(tenant, operation, done)
+        operation = await self._begin(place, done)
+        await self._carry_out(place, operation, done)
         for error in done.problems:
             raise error
         if done.goes_on:
@@ -97,18 +123,22 @@ class TenantErasure:
             )
         return ErasedTenant(len(done.scopes), _by_kind(done.counts))
 
-    async def _begin(self, tenant: str, done: _EraseProgress) -> Record:
+    async def _begin(self, place: Place, done: _EraseProgress) -> Record:
         """Store the operation, with a version above that of all stored data.
 
         That data may come from a clock that is ahead of this one.
         """
         archive, version = self._placement.topology.archive, self._placement.next_version()
-        async for _, page in self._heads(tenant, Ge("version", version), done):
+        async for _, page in self._heads(place, Ge("version", version), done):
             version = max([version, *(head.version + 1 for head in page.heads)])
         if (error := done.away.get(archive.name)) is not None:
             raise error
-        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, ERASE_TENANT, tenant))
-        owed, now = PendingStep(ERASE_TENANT, ERASE_TENANT, {"tenant": tenant}), self._placement.now()
+        name = ERASE_SUBTREE if isinstance(place, Under) else ERASE_TENANT
+        said = _said(place)
+        key = Key(
+            SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, name, *map(str, said.values()))
+        )
+        owed, now = PendingStep(name, name, said), self._placement.now()
         while True:
             operation = Record(
                 key,
@@ -116,7 +146,7 @@ class TenantErasure:
                 version,
                 now,
                 now,
-                fields={"kind": ERASE_TENANT},
+                fields={"kind": name},
                 tier="mid",
                 owed=(owed,),
             )
@@ -135,18 +165,18 @@ class TenantErasure:
         if not isinstance(pending.owner, Record):
             return True
         done = _EraseProgress()
-        await self._carry_out(str(owed.data["tenant"]), pending.owner, done)
+        await self._carry_out(_place_in(owed), pending.owner, done)
         for error in done.problems:
-            log.warning("the erasure of a tenant is not complete: %s", error)
+            log.warning("an erasure of several scopes is not complete: %s", error)
             if not isinstance(error, LegalHoldActive):
                 raise error
         return not done.goes_on  # the end of the operation has removed the step
 
-    async def _carry_out(self, tenant: str, operation: Record, done: _EraseProgress) -> None:
+    async def _carry_out(self, place: Place, operation: Record, done: _EraseProgress) -> None:
         """Erase, and end the operation if only data under legal hold is left."""
         quiet = 0
         for _ in range(MOST_ROUNDS):
-            quiet = 0 if await self._round(tenant, operation.version, done) else quiet + 1
+            quiet = 0 if await self._round(place, operation.version, done) else quiet + 1
             if quiet == QUIET:
                 break
         done.goes_on = quiet < QUIET
@@ -155,28 +185,28 @@ class TenantErasure:
                 self._placement.next_version(operation.version),
                 self._placement.tombstone_until(),
             )
-            at, settles = AtVersion(operation.version), frozenset({ERASE_TENANT})
+            at, settles = AtVersion(operation.version), frozenset({str(operation.fields["kind"])})
             gone = Delete(OPERATIONS, operation.key, version, at, discard_at=until, settles=settles)
             await self._placement.write_one("tenant.end", self._placement.topology.archive, gone)
 
-    async def _round(self, tenant: str, before: int, done: _EraseProgress) -> bool:
+    async def _round(self, place: Place, before: int, done: _EraseProgress) -> bool:
         """Erase everything older than this version; return whether there was any.
 
         Conversations come last, so that entries derived from them are counted in their
         own scopes.
         """
         found = sorted(
-            await self._scopes(tenant, before, done) - done.refused.keys(),
+            await self._scopes(place, before, done) - done.refused.keys(),
             key=lambda scope: (_is_conversation(scope), scope),
         )
         for scope in found:
             try:
-                done.counts += await self._erase(tenant, scope, before)
+                done.counts += await self._erase(place.tenant, scope, before)
                 done.scopes.add(scope)
             except MemoryTiersError as error:
                 done.refused[scope] = error
         changed = 0
-        async for store, record in self._changed_entries(tenant, before, done):
+        async for store, record in self._changed_entries(place, before, done):
             if record.scope not in done.refused:
                 changed += 1
                 await self._delete(store, record, done)
@@ -196,14 +226,14 @@ class TenantErasure:
             done.counts[ENTRIES.name, store.name] += gone
             done.scopes.add(record.scope)
 
-    async def _scopes(self, tenant: str, before: int, done: _EraseProgress) -> set[str]:
-        """Return the scopes with older data of the tenant.
+    async def _scopes(self, place: Place, before: int, done: _EraseProgress) -> set[str]:
+        """Return the scopes with older data.
 
         The data may have any role, and be expired or damaged. The scopes include older
         conversations whose records were changed since.
         """
         found, damaged = set[str](), dict[Store, set[int]]()
-        async for store, page in self._heads(tenant, Lt("version", before), done):
+        async for store, page in self._heads(place, Lt("version", before), done):
             found |= {head.scope for head in page.heads}
             damaged.setdefault(store, set()).update(
                 ids.digest_of(key.id) for key in page.corrupt if ids.is_id(key.id)
@@ -211,10 +241,13 @@ class TenantErasure:
         for store in [
             store for store, digests in damaged.items() if digests
         ]:  # a damaged record has no readable scope
-            async for partition, _ in self._placement.partitions("tenant.scopes", store, Tenant(tenant)):
-                if ids.partition_digest(tenant, partition.scope) in damaged[store]:
+            within, prefix = Tenant(place.tenant), _prefix(place)
+            async for partition, _ in self._placement.partitions("tenant.scopes", store, within, prefix):
+                if ids.partition_digest(place.tenant, partition.scope) in damaged[store]:
                     found.add(partition.scope)
-        query = Query(SESSIONS, Tenant(tenant), Ge("version", before), limit=self._placement.settings.page)
+        if isinstance(place, Under):
+            return found
+        query = Query(SESSIONS, place, Ge("version", before), limit=self._placement.settings.page)
         async for page in self._pages("tenant.changed", self._placement.topology.archive, query, done):
             found |= {
                 row.scope for row in page.records if isinstance(row, Record) and is_of_before(row, before)
@@ -222,13 +255,15 @@ class TenantErasure:
         return found
 
     async def _heads(
-        self, tenant: str, asked: Condition, done: _EraseProgress
+        self, place: Place, asked: Condition, done: _EraseProgress
     ) -> AsyncIterator[tuple[Store, Page]]:
         for kind in self._placement.kinds.scoped:
+            if isinstance(place, Under) and kind.apart is not None:
+                continue
             for store in self._placement.topology.homes:
                 query = Query(
                     kind.collection,
-                    Tenant(tenant),
+                    place,
                     asked,
                     roles=frozenset(Role),
                     select=frozenset(),
@@ -238,7 +273,7 @@ class TenantErasure:
                     yield store, page
 
     async def _changed_entries(
-        self, tenant: str, before: int, done: _EraseProgress
+        self, place: Place, before: int, done: _EraseProgress
     ) -> AsyncIterator[tuple[Store, Record]]:
         """Yield older entries that were changed since, and newer derived entries.
 
@@ -247,7 +282,7 @@ class TenantErasure:
         for store in self._placement.topology.homes:
             query = Query(
                 ENTRIES,
-                Tenant(tenant),
+                place,
                 Ge("version", before),
                 limit=self._placement.settings.page,
                 roles=CHANGED,
@@ -267,6 +302,20 @@ class TenantErasure:
                     yield page
         except StoreError as error:
             done.away[store.name] = error
+
+
+def _prefix(place: Place) -> str:
+    return place.prefixes[0] if isinstance(place, Under) else ""
+
+
+def _said(place: Place) -> dict[str, JsonValue]:
+    """Return what the step notes of the place."""
+    return {"tenant": place.tenant} | ({"prefix": _prefix(place)} if isinstance(place, Under) else {})
+
+
+def _place_in(owed: PendingStep) -> Place:
+    tenant = str(owed.data["tenant"])
+    return Tenant(tenant) if owed.step == ERASE_TENANT else Under(tenant, (str(owed.data["prefix"]),))
 
 
 def _is_conversation(scope: str) -> bool:

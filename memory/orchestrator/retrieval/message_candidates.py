@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memory.domain.errors import MemoryTiersError
-from memory.domain.scope import ScopeKind
+from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.conversations.log.passages import OF_MESSAGES, Passages, first_of
 from memory.orchestrator.embeddings.passages import FoundPassage, by_record
 from memory.orchestrator.storage.collections import MESSAGES, PASSAGES
@@ -67,8 +67,9 @@ def heard_in(asked: EntryQuery) -> MessageQuery | None:
         or asked.filter is not None
     ):
         return None
-    users = tuple(scope.id for scope in asked.scopes if scope.kind is ScopeKind.USER)
-    sessions = tuple(scope_of(scope.id) for scope in asked.scopes if scope.kind is ScopeKind.SESSION)
+    exact = [scope for scope in asked.scopes if isinstance(scope, Scope)]
+    users = tuple(scope.id for scope in exact if scope.kind is ScopeKind.USER)
+    sessions = tuple(scope_of(scope.id) for scope in exact if scope.kind is ScopeKind.SESSION)
     since = Ge("created_at", asked.since) if asked.since else None
     before = Lt("created_at", asked.before) if asked.before else None
     if users:

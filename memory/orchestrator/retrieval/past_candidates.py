@@ -20,7 +20,6 @@ from memory.ports.candidate_scan import head_fields, measure_heads
 from memory.ports.candidates import Candidates, Statistics
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.heads import head_of
-from memory.ports.query import within
 from memory.ports.record import Key, Record
 from memory.ports.store import Store
 
@@ -51,7 +50,7 @@ class PastCandidateCollector:
 
         Every store is searched by words and by meaning.
         """
-        whole = replace(self._gathering.whole(asked, question, near, limit), where=within(*asked.partitions))
+        whole = replace(self._gathering.whole(asked, question, near, limit), where=asked.place)
         found, statistics, full = dict[str, tuple[Record, Store]](), Statistics(), False
         for store, collection in self._browser.sources(asked):
             there = replace(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from memory.domain.scope import Scope, Subtree
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
 from memory.orchestrator.embeddings.passages import FoundPassage as Passage
@@ -30,15 +31,15 @@ from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
-from memory.policies.entry_query import EntryQuery
+from memory.policies.entry_query import EntryQuery, where_of
 from memory.policies.question import Question
 from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, take_rows
-from memory.ports.query import Hit, Near, Search, all_of, within
+from memory.ports.query import Hit, Near, Search, Where, all_of
 from memory.ports.query_evaluation import condition
-from memory.ports.record import Partition, Role
+from memory.ports.record import Role
 from memory.ports.store import Store
 from memory.ports.vector_scan import best, by_nearness
 
@@ -60,16 +61,16 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class StorePartitions:
+class StoreQuery:
     """The query for one home store.
 
-    `here` has the partitions that it searches by meaning itself, and `elsewhere` those
-    that are searched in copies.
+    `here` is the place that it searches by meaning itself, and `elsewhere` the place
+    that is searched in copies; None if there is none.
     """
 
     store: Store
-    here: tuple[Partition, ...]
-    elsewhere: tuple[Partition, ...]
+    here: Where | None
+    elsewhere: Where | None
     copies: tuple[Store, ...]
     """The stores with copies of its records."""
 
@@ -94,26 +95,25 @@ class CandidateCollector:
         self._partition_indexes = partition_indexes
         self._deliveries = deliveries
 
-    def parts(self, asked: EntryQuery) -> list[StorePartitions]:
+    def parts(self, asked: EntryQuery) -> list[StoreQuery]:
         """Return the stores that may have results, in the order of moves."""
         kind, home = self._placement.kinds.of(ENTRIES), self._placement.topology.home
-        tiers = {
-            p: TIERS[TIERS.index(kind.route(s.kind).tier) :]
-            for p, s in zip(asked.partitions, asked.scopes, strict=True)
-        }
+        tiers = {scope: TIERS[TIERS.index(kind.route(scope.kind).tier) :] for scope in asked.scopes}
         found = []
         for store in self._placement.topology.homes:
-            here, elsewhere, copies = list[Partition](), list[Partition](), dict[Store, None]()
-            for partition, possible in tiers.items():
+            here, elsewhere = list[Scope | Subtree](), list[Scope | Subtree]()
+            copies = dict[Store, None]()
+            for scope, possible in tiers.items():
                 homed = [
                     [home(copy) for copy in kind.replicas(tier)] for tier in possible if home(tier) is store
                 ]
                 if homed:
                     by_copies = all(any(copy.capabilities.semantic for copy in having) for having in homed)
-                    (elsewhere if by_copies and not store.capabilities.semantic else here).append(partition)
+                    (elsewhere if by_copies and not store.capabilities.semantic else here).append(scope)
                 copies |= dict.fromkeys(copy for having in homed for copy in having if copy is not store)
             if here or elsewhere:
-                found.append(StorePartitions(store, tuple(here), tuple(elsewhere), tuple(copies)))
+                own, copied = (where_of(asked.tenant, some) if some else None for some in (here, elsewhere))
+                found.append(StoreQuery(store, own, copied, tuple(copies)))
         return found
 
     async def gather(
@@ -136,9 +136,7 @@ class CandidateCollector:
                 whole, text="", near=None, dimensions=whole.width, among=tuple(others), statistics=False
             )
             for part in parts:
-                answers += await self._query_part(
-                    part, replace(named, where=within(*part.here, *part.elsewhere)), None, lacking
-                )
+                answers += await self._query_part(part, replace(named, where=asked.place), None, lacking)
         pool = build_pool(answers, full or len(passages) >= limit)
         if pool is None:
             return None
@@ -146,7 +144,7 @@ class CandidateCollector:
         return replace(pool, measured=measured, parts=nearest)
 
     async def _answers(
-        self, parts: Sequence[StorePartitions], whole: Candidates, near: bytes | None, lacking: AnswerGaps
+        self, parts: Sequence[StoreQuery], whole: Candidates, near: bytes | None, lacking: AnswerGaps
     ) -> tuple[list[tuple[Store, CandidateColumns]], bool]:
         """Return the answers of the homes, and whether there may be more."""
         if near:
@@ -160,8 +158,8 @@ class CandidateCollector:
         apart = replace(whole, near=None, dimensions=whole.width)
         answers: list[tuple[Store, CandidateColumns]] = []
         for part in parts:
-            asking = [replace(whole, where=within(*part.here))] if part.here else []
-            asking += [replace(apart, where=within(*part.elsewhere))] if part.elsewhere else []
+            asking = [replace(whole, where=part.here)] if part.here else []
+            asking += [replace(apart, where=part.elsewhere)] if part.elsewhere else []
             for one in asking:
                 answers += await self._query_part(part, one, near, lacking)
         return answers, len(whole.among) >= whole.limit or any(
@@ -181,7 +179,7 @@ class CandidateCollector:
         by_words = asked.mode != "semantic"
         return Candidates(
             ENTRIES,
-            within(*asked.partitions),
+            asked.place,
             question.search_text if by_words else "",
             near,
             limit,
@@ -193,24 +191,24 @@ class CandidateCollector:
             statistics=by_words,
         )
 
-    def _queued_ids(self, parts: Sequence[StorePartitions], whole: Candidates, near: bytes) -> list[str]:
+    def _queued_ids(self, parts: Sequence[StoreQuery], whole: Candidates, near: bytes) -> list[str]:
         """Return the ids of the nearest records that are queued for the copies."""
         matches = condition(all_of(whole.filter, self._embeddings.own))
-        asked = {partition for part in parts for partition in part.elsewhere}
+        asked = [part.elsewhere for part in parts if part.elsewhere]
         waiting = [record for record in self._deliveries.records(ENTRIES, asked) if matches(record)]
         return (
             [record.key.id for record, _ in best(by_nearness(near, waiting), whole.limit)] if waiting else []
         )
 
     async def _by_copies(
-        self, part: StorePartitions, whole: Candidates, near: bytes, lacking: AnswerGaps
+        self, part: StoreQuery, whole: Candidates, near: bytes, lacking: AnswerGaps
     ) -> list[str]:
         """Return the ids of a store's records that its copies find by meaning."""
         found = list[Hit]()
         for store in part.copies:
-            if store.capabilities.semantic:
+            if part.elsewhere and store.capabilities.semantic:
                 own = all_of(whole.filter, self._embeddings.own)
-                search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, own, COPIES)
+                search = Search(ENTRIES, part.elsewhere, Near(near), whole.limit, own, COPIES)
                 found += (
                     await self._browser.try_call(
                         store, lacking, self._search_store(store, search), shows=False
@@ -225,7 +223,7 @@ class CandidateCollector:
             return await store.search(search)
 
     async def _query_part(
-        self, part: StorePartitions, asked: Candidates, near: bytes | None, lacking: AnswerGaps
+        self, part: StoreQuery, asked: Candidates, near: bytes | None, lacking: AnswerGaps
     ) -> list[tuple[Store, CandidateColumns]]:
         """Return the answer of a home store.
 

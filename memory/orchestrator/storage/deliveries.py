@@ -24,7 +24,8 @@ from typing import Literal, Protocol, TypeAlias
 from memory.orchestrator.storage.outbox import KEPT_VERSION, REPLICA, Outbox, OutboxRecord, pending_versions
 from memory.orchestrator.storage.placement import Placement
 from memory.ports.collections import Collection
-from memory.ports.record import Key, Partition, PendingStep, Record
+from memory.ports.query import Where, covers
+from memory.ports.record import Key, PendingStep, Record
 
 log = logging.getLogger(__name__)
 
@@ -227,10 +228,10 @@ class Deliveries:
         ]
         return DeliveryLag(len(waiting), self._time() - min(waiting)) if waiting else DeliveryLag()
 
-    def records(self, collection: Collection, partitions: Set[Partition]) -> list[Record]:
+    def records(self, collection: Collection, places: Sequence[Where]) -> list[Record]:
         """Return the newest versions of records that are queued or being delivered.
 
-        Only records of the given partitions are returned.
+        Only records in the given places are returned.
         """
         found = {
             about: waits.pending.owner
@@ -238,7 +239,9 @@ class Deliveries:
             if about[0] == collection.name
         }
         return [
-            owner for owner in found.values() if isinstance(owner, Record) and owner.partition in partitions
+            owner
+            for owner in found.values()
+            if isinstance(owner, Record) and any(covers(place, owner.partition) for place in places)
         ]
 
     def _note_removal(self, waits: QueuedDelivery) -> None:

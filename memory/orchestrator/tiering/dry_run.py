@@ -17,7 +17,7 @@ from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.topology import Topology
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
-from memory.ports.query import Everywhere, Head, Partitions, Tenant, Where
+from memory.ports.query import Everywhere, Head, Partitions, Tenant, Under, Where, covers
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
 
@@ -154,6 +154,9 @@ class DryRunState:
                 ]
             case Tenant(tenant):
                 return self._there.get((collection.name, tenant), {}).values()
+            case Under(tenant):
+                scopes = self._there.get((collection.name, tenant), {})
+                return [rows for partition, rows in scopes.items() if covers(where, partition)]
             case Partitions(partitions):
                 scopes = self._there.get((collection.name, where.tenant), {})
                 return [scopes[partition] for partition in dict.fromkeys(partitions) if partition in scopes]

@@ -26,7 +26,7 @@ from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.rules import LOOKED_AT, facts_of, fields_of
 from memory.policies.quotas import Oldest, Quota
 from memory.policies.retention import RetentionRule, decide_retention
-from memory.ports.query import Condition, Eq, Head, In, Order, Query, Tenant, Where, within
+from memory.ports.query import Condition, Eq, Head, In, Order, Query, Tenant, Under, Where, within
 from memory.ports.record import Key, Partition
 from memory.ports.store import Store
 
@@ -45,7 +45,10 @@ _ORDERS: dict[Oldest, tuple[Order, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class QuotaScope:
-    """A unit of one quota: a tenant's entries, or those of one of its scopes."""
+    """A unit of one quota: a tenant's entries, or those of a scope or a path of it.
+
+    `scope` is the text of the scope; empty for the tenant.
+    """
 
     quota: Quota
     tenant: str
@@ -53,6 +56,8 @@ class QuotaScope:
 
     @property
     def where(self) -> Where:
+        if self.quota.under is not None:
+            return Under(self.tenant, (self.quota.under,))
         return within(Partition(self.tenant, self.scope)) if self.scope else Tenant(self.tenant)
 
     @property
@@ -64,7 +69,8 @@ class QuotaScope:
         )
 
     def says(self) -> str:
-        return f"scope '{self.scope}'" if self.scope else f"tenant '{self.tenant}'"
+        kind = "scope" if self.quota.under is None else "path"
+        return f"{kind} '{self.scope}'" if self.scope else f"tenant '{self.tenant}'"
 
 
 @dataclass(slots=True)
@@ -168,9 +174,8 @@ class Quotas:
         for quota in self.quotas:
             for one in new_entries:
                 if quota.is_for(tenant, one.scope):
-                    found.setdefault(
-                        QuotaScope(quota, tenant, one.scope if quota.per == "scope" else ""), []
-                    ).append(one)
+                    counted = quota.under or (one.scope if quota.per == "scope" else "")
+                    found.setdefault(QuotaScope(quota, tenant, counted), []).append(one)
         return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
 
     def _fits(self, place: QuotaScope, some: Sequence[NewEntry]) -> bool:

@@ -14,7 +14,7 @@ from memory.domain.enrichment import NOTES
 from memory.domain.entry import ImportedDraft
 from memory.domain.errors import InvalidInput, RejectedByGate, StoreUnavailable
 from memory.domain.filters import Filter
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.time import EPOCH
 from memory.orchestrator.conversations.blobs.large_texts import chunk_key, chunks_of
 from memory.orchestrator.conversations.blobs.uploads import READ_AT_ONCE
@@ -43,9 +43,11 @@ from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.entry_filters import UNSEARCHED
+from memory.policies.entry_query import where_of
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.record import JsonValue, Key, Record, Tombstone
+from memory.ports.query import Tenant, Where, within
+from memory.ports.record import JsonValue, Key, Partition, Record, Tombstone
 from memory.ports.record_validation import record_problem
 from memory.ports.writes import Absent, Outcome, Put, Status
 
@@ -113,6 +115,16 @@ DERIVED = frozenset({PARTS})
 """Notes on derived data, which is made again after an import."""
 
 
+def _place_of(kind: Kind, tenant: str, scope: Scope | Subtree | None) -> Where | None:
+    """Return where the records of a kind are that belong to a scope; None if nowhere."""
+    if scope is None:
+        return Tenant(tenant)
+    if isinstance(scope, Subtree):
+        return where_of(tenant, (scope,)) if kind.apart is None else None
+    text = kind.scope_of(scope)
+    return None if text is None else within(Partition(tenant, text))
+
+
 class Transfer:
     """Exports and restores records."""
 
@@ -138,43 +150,40 @@ class Transfer:
     # -- out ---------------------------------------------------------------------------
 
     async def entries(
-        self, tenant: str, scope: Scope | None, passing: Filter | None = None
+        self, tenant: str, scope: Scope | Subtree | None, passing: Filter | None = None
     ) -> AsyncIterator[tuple[Record, list[Record]]]:
-        """Yield every entry of a tenant or of one scope, including retired ones.
+        """Yield every entry of a tenant, scope or subtree, including retired ones.
 
         With `passing`, only entries that pass this filter are yielded. Each comes
         with its kept versions, oldest first.
         """
         async for record in self._browser.every_record(
-            ENTRIES, tenant, None if scope is None else scope.text, passing=passing
+            ENTRIES, where_of(tenant, () if scope is None else (scope,)), passing=passing
         ):
             yield record, [] if record.previous is None else await kept_versions(self._placement, record)
 
     async def of_sessions(
-        self, collection: Collection, tenant: str, scope: Scope | None
+        self, collection: Collection, tenant: str, scope: Scope | Subtree | None
     ) -> AsyncIterator[Record]:
         """Yield every session record or every manifest, oldest first.
 
-        `scope` limits them to one scope of the tenant.
+        `scope` limits them to one scope or subtree of the tenant.
         """
-        text = None if scope is None else self._placement.kinds.of(SESSIONS).scope_of(scope)
-        if scope is None or text is not None:
-            async for record in self._browser.every_record(collection, tenant, text):
+        where = _place_of(self._placement.kinds.of(SESSIONS), tenant, scope)
+        if where is not None:
+            async for record in self._browser.every_record(collection, where):
                 yield record
 
-    async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
-        """Yield every record of the other kinds, of a tenant or of one scope.
+    async def records(self, tenant: str, scope: Scope | Subtree | None) -> AsyncIterator[tuple[Kind, Record]]:
+        """Yield every record of the other kinds, of a tenant, scope or subtree.
 
         A session's scope includes its conversation. The chunks of a message's large
         texts come before the message.
         """
         for kind in exported_kinds(self._placement.kinds):
-            if kind.collection not in (SESSIONS, ARTIFACTS) and (
-                scope is None or (text := kind.scope_of(scope)) is not None
-            ):
-                async for record in self._browser.every_record(
-                    kind.collection, tenant, None if scope is None else text
-                ):
+            where = _place_of(kind, tenant, scope)
+            if kind.collection not in (SESSIONS, ARTIFACTS) and where is not None:
+                async for record in self._browser.every_record(kind.collection, where):
                     if kind.collection is MESSAGES and artifacts_of(record):
                         row, chunks = await self._with_chunks(record)
                         for chunk in chunks:

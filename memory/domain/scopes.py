@@ -1,0 +1,35 @@
+"""Results of listing scopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from memory.domain.results import ResultMixin
+from memory.domain.scope import Scope
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScopeInfo(ResultMixin):
+    """A scope and what it holds now.
+
+    `entries` counts entries that have not expired, retired ones too, and `documents`
+    documents that have not expired. `sessions` is 1 if the scope is that of a session
+    with a conversation. In a listing with `max_depth`, a path with so many labels is
+    counted with everything below it.
+    """
+
+    scope: Scope
+    entries: int = 0
+    documents: int = 0
+    sessions: int = 0
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScopePage(ResultMixin):
+    """A page of scopes in the order of their texts.
+
+    `cursor` is None on the last page.
+    """
+
+    scopes: list[ScopeInfo] = field(default_factory=list)
+    cursor: str | None = None

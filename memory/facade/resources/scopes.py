@@ -1,0 +1,86 @@
+"""`memory.scopes`: the scopes that hold something."""
+
+from __future__ import annotations
+
+from memory.domain import validation
+from memory.domain.corrections import explain_guesses
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import MAX_LABELS, Scope, ScopeKind, Subtree
+from memory.domain.scopes import ScopePage
+from memory.facade.arguments import scope_or_subtree
+from memory.facade.runtime.access import MAX_CURSOR_BYTES, Access
+
+LIST_LIMIT = 100
+
+
+@explain_guesses
+class ScopeListing:
+    """The scopes of a tenant that hold something.
+
+    page = await memory.scopes.list(prefix=Scope.path("users"), max_depth=2)
+    for one in page.scopes:
+        print(one.scope, one.entries, one.documents)
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def list(
+        self,
+        prefix: Scope | Subtree | str | None = None,
+        *,
+        kind: ScopeKind | str | None = None,
+        max_depth: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> ScopePage:
+        """List the scopes that hold a live entry, document or session, with counts.
+
+        They come in the order of their texts. An erased scope is not listed, nor is one
+        where everything has expired.
+
+        Args:
+            prefix: Only this path and the paths below it: a path, its subtree, or the
+                text of one. Whole labels match.
+            kind: Only scopes of this kind, such as `"user"`.
+            max_depth: Show paths with more labels than this as one path with so many,
+                counted with everything below it.
+            limit: At most this many scopes: 1 to 1,000, and 100 by default.
+            cursor: The `cursor` of the page before. Keep the other arguments the same.
+
+        Raises:
+            StoreUnavailable: A store did not answer.
+        """
+        most = validation.whole_limit(limit, default=LIST_LIMIT)
+        depth = None if max_depth is None else _depth(max_depth)
+        place = None if cursor is None else validation.text("cursor", cursor, max_bytes=_CURSOR_BYTES)
+        return await self._access.engine.scopes.page(
+            self._access.tenant, _prefixes(prefix, kind), limit=most, max_depth=depth, cursor=place
+        )
+
+
+_CURSOR_BYTES = 16 * MAX_CURSOR_BYTES
+"""A cursor holds the tenant and the text of a scope, both encoded."""
+
+
+def _prefixes(prefix: object, kind: object) -> list[str]:
+    """Return the beginnings of the listed texts, in order."""
+    kinds = sorted(ScopeKind) if kind is None else [ScopeKind(validation.one_of("kind", kind, ScopeKind))]
+    if prefix is None:
+        return [f"{one}:" for one in kinds]
+    root = scope_or_subtree(prefix)
+    if root.kind is not ScopeKind.PATH:
+        raise InvalidInput(
+            "prefix",
+            f"must be a path such as Scope.path('users'), not {root.text[:80]!r}. For all scopes of one kind,"
+            f" pass kind={str(root.kind)!r}",
+        )
+    if ScopeKind.PATH not in kinds:
+        raise InvalidInput("kind", f"is {str(kinds[0])!r}, and only paths have a prefix. Omit one of the two")
+    return [root.prefix if isinstance(root, Subtree) else root.text]
+
+
+def _depth(max_depth: object) -> int:
+    if isinstance(max_depth, bool) or not isinstance(max_depth, int) or not 1 <= max_depth <= MAX_LABELS:
+        raise InvalidInput("max_depth", f"must be a whole number from 1 to {MAX_LABELS}, not {max_depth!r}")
+    return max_depth

@@ -1,0 +1,222 @@
+"""Lists the scopes that hold something, from the partitions of the stores.
+
+A store lists partitions in the order of their texts, also those of erased scopes. So
+each batch of them is counted, and scopes that hold nothing are left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope, ScopeKind
+from memory.domain.scopes import ScopeInfo, ScopePage
+from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.split import CONVERSATION
+from memory.orchestrator.storage.steps import step
+from memory.ports.collections import Collection
+from memory.ports.query import (
+    Condition,
+    Ge,
+    IsNull,
+    Or,
+    Query,
+    Tenant,
+    Under,
+    Where,
+    decode_partition,
+    encode_partition,
+    within,
+)
+from memory.ports.record import Partition
+from memory.ports.store import Store
+
+_COUNTED = 1_000
+"""How many records of a batch are read before each scope is counted by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A store's partitions of one kind of scope.
+
+    They begin with `stored`, which stands for `shown` in the text of a scope.
+    """
+
+    store: Store
+    shown: str
+    stored: str
+
+
+class ScopeDirectory:
+    """Lists the scopes of a tenant, with what they hold."""
+
+    def __init__(self, placement: Placement, sessions: SessionRecords) -> None:
+        self._placement = placement
+        self._sessions = sessions
+
+    async def page(
+        self,
+        tenant: str,
+        prefixes: Sequence[str],
+        *,
+        limit: int,
+        max_depth: int | None = None,
+        cursor: str | None = None,
+    ) -> ScopePage:
+        """Return a page of the scopes whose texts begin with one of these prefixes.
+
+        The prefixes are in the order of their texts. With `max_depth`, paths with more
+        labels are shown as the path with so many, and counted with it.
+        """
+        after = "" if cursor is None else _place(cursor, tenant)
+        found: list[ScopeInfo] = []
+        for prefix in prefixes:
+            sources = self._sources(prefix)
+            if after and after > prefix and not after.startswith(prefix):
+                continue
+            while True:
+                texts, is_last = await self._texts(tenant, sources, after, limit)
+                batch, beyond = _cut(texts, max_depth)
+                found += await self._held(tenant, batch)
+                if len(found) > limit or (len(found) == limit and not is_last):
+                    last = found[limit - 1].scope
+                    return ScopePage(found[:limit], _cursor(tenant, last, max_depth))
+                if is_last:
+                    break
+                after = beyond or texts[-1]
+            after = ""
+        return ScopePage(found)
+
+    def _sources(self, prefix: str) -> list[_Source]:
+        topology = self._placement.topology
+        sources = [_Source(store, prefix, prefix) for store in topology.homes]
+        session = f"{ScopeKind.SESSION}:"
+        if prefix == session:
+            sources.append(_Source(topology.archive, session, f"{CONVERSATION}:"))
+        return sources
+
+    async def _texts(
+        self, tenant: str, sources: Sequence[_Source], after: str, limit: int
+    ) -> tuple[list[str], bool]:
+        """Return the next texts of scopes in order, and whether they are the last.
+
+        Texts up to the last one of every source that has more are complete.
+        """
+        found, complete = set[str](), None
+        for source in sources:
+            begin = None
+            if after:
+                stored = source.stored + after.removeprefix(source.shown)
+                begin = encode_partition(Partition(tenant, stored))
+            with step("scopes.list"):
+                page = await source.store.partitions(
+                    Tenant(tenant), prefix=source.stored, limit=limit, cursor=begin
+                )
+            texts = [source.shown + one.scope.removeprefix(source.stored) for one, _ in page.partitions]
+            found.update(texts)
+            if page.cursor is not None:
+                complete = texts[-1] if complete is None else min(complete, texts[-1])
+        return sorted(text for text in found if complete is None or text <= complete), complete is None
+
+    # -- counting ----------------------------------------------------------------------
+
+    async def _held(self, tenant: str, batch: Sequence[tuple[Scope, bool]]) -> list[ScopeInfo]:
+        """Return what the scopes hold, without those that hold nothing.
+
+        The second value says whether a path stands for its whole subtree.
+        """
+        exact = [scope for scope, is_whole in batch if not is_whole]
+        entries, documents = Counter[str](), Counter[str]()
+        if exact:
+            for store in self._placement.topology.homes:
+                entries += await self._counts(store, ENTRIES, tenant, exact)
+            documents = await self._counts(self._placement.topology.archive, DOCUMENTS, tenant, exact)
+        for scope, is_whole in batch:
+            if is_whole:
+                below = Under(tenant, (scope.text,))
+                for store in self._placement.topology.homes:
+                    entries[scope.text] += await self._count(store, ENTRIES, below)
+                documents[scope.text] = await self._count(self._placement.topology.archive, DOCUMENTS, below)
+        sessions = await self._sessions.lives(
+            tenant, [scope.id for scope in exact if scope.kind is ScopeKind.SESSION]
+        )
+        infos = [
+            ScopeInfo(scope, entries[scope.text], documents[scope.text], int(_is_session(scope, sessions)))
+            for scope, _ in batch
+        ]
+        return [info for info in infos if info.entries or info.documents or info.sessions]
+
+    async def _counts(
+        self, store: Store, collection: Collection, tenant: str, scopes: Iterable[Scope]
+    ) -> Counter[str]:
+        """Count the live records of each scope.
+
+        If they are few, one query reads them. If they are many, each scope is counted.
+        """
+        partitions = [Partition(tenant, scope.text) for scope in scopes]
+        query = Query(collection, within(*partitions), self._is_live, limit=_COUNTED, select=frozenset())
+        page = await self._placement.page("scopes.count", store, query)
+        if page.cursor is None and not page.corrupt:
+            return Counter(head.scope for head in page.heads)
+        return Counter({one.scope: await self._count(store, collection, within(one)) for one in partitions})
+
+    async def _count(self, store: Store, collection: Collection, where: Where) -> int:
+        with step("scopes.count"):
+            return (await store.count(Query(collection, where, self._is_live))).records
+
+    @property
+    def _is_live(self) -> Condition:
+        return Or((IsNull("expires_at"), Ge("expires_at", self._placement.now())))
+
+
+def _is_session(scope: Scope, sessions: Mapping[str, str]) -> bool:
+    return scope.kind is ScopeKind.SESSION and scope.id in sessions
+
+
+def _cut(texts: Sequence[str], max_depth: int | None) -> tuple[list[tuple[Scope, bool]], str | None]:
+    """Return the scopes to show, and where to go on if the last one has a subtree.
+
+    A path with `max_depth` labels stands for its subtree.
+    """
+    found: list[tuple[Scope, bool]] = []
+    beyond: str | None = None
+    for text in texts:
+        if beyond is not None and text < beyond:
+            continue
+        beyond, scope = None, _scope_in(text)
+        if scope is None:
+            continue
+        if max_depth is not None and len(scope.labels) >= max_depth:
+            scope = Scope.path(*scope.labels[:max_depth])
+            beyond = _behind(scope)
+        found.append((scope, beyond is not None))
+    return found, beyond
+
+
+def _scope_in(text: str) -> Scope | None:
+    """Return the scope with this text; None if another program wrote it."""
+    try:
+        return Scope.parse(text)
+    except InvalidInput:
+        return None
+
+
+def _behind(path: Scope) -> str:
+    """Return the lowest text above all texts of a path's subtree."""
+    return path.text.removesuffix("/") + chr(ord("/") + 1)
+
+
+def _cursor(tenant: str, last: Scope, max_depth: int | None) -> str:
+    is_whole = max_depth is not None and len(last.labels) >= max_depth
+    return encode_partition(Partition(tenant, _behind(last) if is_whole else last.text))
+
+
+def _place(cursor: str, tenant: str) -> str:
+    place = decode_partition(cursor)
+    if place.tenant != tenant:
+        raise InvalidInput("cursor", "is of another listing. Pass the cursor of the page before")
+    return place.scope
