@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.stores import BaseStore
+from langchain_core.vectorstores import VectorStore
 from langchain_tests.integration_tests import (
     BaseStoreAsyncTests,
     BaseStoreSyncTests,
     RetrieversIntegrationTests,
+    VectorStoreIntegrationTests,
 )
 
 from memory import BlockingMemory, Memory
 from tests.fitness.langchain.adapter import MemoryByteStore, MemoryRetriever
+from tests.fitness.langchain.vector_store import MemoryVectorStore, as_embedder
 
 VALUES = (b"", b"\x00\xff", b"three")
 
@@ -41,6 +44,15 @@ class TestByteStoreAsync(BaseStoreAsyncTests[bytes]):
     @pytest.fixture
     def three_values(self) -> tuple[bytes, bytes, bytes]:
         return VALUES
+
+
+class TestVectorStore(VectorStoreIntegrationTests):
+    @pytest.fixture
+    def vectorstore(self, config: dict[str, Any]) -> Iterator[VectorStore]:
+        embeddings = self.get_embeddings()
+        memory = Memory(config, loop="own", embedder=as_embedder(embeddings, "fake"))
+        with BlockingMemory(memory):
+            yield MemoryVectorStore(memory, "workspace:docs", embeddings)
 
 
 class TestRetriever(RetrieversIntegrationTests):
