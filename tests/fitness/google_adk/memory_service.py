@@ -20,6 +20,7 @@ from memory import Entry, InvalidInput, Memory, PartialWrite, Scope
 from tests.fitness.google_adk.state import session_key
 
 RESULTS = 10
+READ_AT_ONCE = 1_000
 CHUNK_CHARACTERS = 16_000
 """A longer text becomes several entries: an entry holds 64 KiB."""
 CONTENT_CHARACTERS = 12_000
@@ -121,16 +122,32 @@ class EntryMemoryService(BaseMemoryService):
         self, app_name: str, user_id: str, drafts: Iterable[list[dict[str, Any]]], *, replaces: bool
     ) -> None:
         """Write each draft once; changed ones again, and deleted ones not at all."""
-        owner: dict[str, Any] = {"scope": Scope.user(user_id), "agent": app_name}
-        given = [owner | draft for several in drafts for draft in several]
+        scope = Scope.user(user_id)
+        given = [{"scope": scope, "agent": app_name, **draft} for several in drafts for draft in several]
+        stored = await self._stored(scope, [draft["key"] for draft in given if "key" in draft])
         try:
-            await self._memory.write_many(given)
-        except PartialWrite as error:
-            changed = [given[at] for at, found in error.conflicts.items() if found.deleted_at is None]
-            if changed and replaces:
-                for draft in changed:  # an entry keeps its own
-                    draft.pop("created_at", None)
-                await self._memory.write_many(changed, if_exists="replace")
+            await self._memory.write_many([one for one in given if one.get("key") not in stored])
+        except PartialWrite:
+            pass  # these were deleted before, or another process has just written them
+        if replaces:
+            changed = [
+                {name: value for name, value in one.items() if name != "created_at"}
+                for one in given
+                if (entry := stored.get(one.get("key"))) is not None and _differs(one, entry)
+            ]
+            await self._memory.write_many(changed, if_exists="replace")
+
+    async def _stored(self, scope: Scope, keys: list[str]) -> dict[str | None, Entry]:
+        """Return the entries of these keys that exist."""
+        found: dict[str | None, Entry] = {}
+        for start in range(0, len(keys), READ_AT_ONCE):
+            part = await self._memory.get_many(scope=scope, keys=keys[start : start + READ_AT_ONCE])
+            found |= {entry.key: entry for entry in part if entry is not None}
+        return found
+
+
+def _differs(draft: Mapping[str, Any], entry: Entry) -> bool:
+    return any(draft[name] != getattr(entry, name) for name in ("content", "data", "metadata"))
 
 
 def _event_drafts(

@@ -77,6 +77,8 @@ async def test_a_session_may_be_added_again(memory: Memory, service: EntryMemory
     await service.add_session_to_memory(session(event("Ada likes coffee", id="1")))
     assert await find(service, "coffee") == ["Ada likes coffee"]
     assert await find(service, "tea") == []
+    await service.add_session_to_memory(session(first))
+    assert await find(service, "tea") == ["Ada likes tea"]
     assert len(await memory.browse()) == 2
 
 
