@@ -919,8 +919,9 @@ class Memory(AsyncContext, LoopBound):
                 With `"two-stage"` the advisor then looks closer at the best eight. A
                 failing or late advisor changes nothing and is named in `degraded`.
             vector: Find the entries nearest to this vector, in place of the query's own
-                embedding. With a blank query the search is by this vector alone. It
-                cannot be combined with `expand` or `mode="lexical"`.
+                embedding. With a blank query, or with `mode="semantic"`, the search is
+                by this vector alone: it finds every entry with a vector, ordered by the
+                cosine. It cannot be combined with `expand` or `mode="lexical"`.
             messages: Find messages too (`FoundMessage`): with a scope `session:ID`,
                 those of that session; with a scope `user:ID`, those of all sessions
                 with that user. Messages and entries share one order and one limit.

@@ -64,6 +64,10 @@ class EntryQuery:
     trusted: Condition | None = None
     """Selects entries that come from no blocked source; None for all entries."""
 
+    def is_by_vector_alone(self, text: str) -> bool:
+        """Return whether only the caller's vector counts, and no word of the query."""
+        return self.vector is not None and (self.mode == "semantic" or not text.strip())
+
     @property
     def place(self) -> Where:
         """The named scopes; the whole tenant if none is named."""
