@@ -11,6 +11,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
 from memory.facade.arguments import Metadata
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.ports.query import Condition, Eq, IsNull
@@ -23,6 +24,7 @@ MAX_TITLE_BYTES, MAX_RESULT_BYTES = 4 * 1024, 64 * 1024
 _UNSET: Any = object()
 
 
+@guard_calls
 @explain_guesses
 class Tasks:
     """The tasks of one session. They are deleted with the session.

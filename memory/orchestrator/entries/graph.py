@@ -8,7 +8,7 @@ not hide other entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -24,7 +24,7 @@ from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.policies.entry_query import EntryQuery
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, covers, encode_cursor
+from memory.ports.query import Eq, In, Order, Query, Tenant, Where, all_of, covers, encode_cursor
 from memory.ports.record import Partition, Record
 
 MOST_NODES = 50
@@ -132,12 +132,12 @@ class Graphs:
         entry_id: str,
         *,
         depth: int = 1,
-        scopes: frozenset[str] | None = None,
+        within: Where | None = None,
         superseded: bool = False,
     ) -> Expansion:
         """Expand breadth first, in both directions.
 
-        With `scopes`, only entries of these scopes are followed. With `superseded`, the
+        With `within`, only entries in this place are followed. With `superseded`, the
         entry may be retired, and a `supersedes` link counts if one of its ends is
         visible.
 
@@ -152,7 +152,7 @@ class Graphs:
         )
         budget = _Budget(MOST_READ)
         for step in range(1, depth + 1):
-            await self._step(tenant, walk, step, scopes, budget)
+            await self._step(tenant, walk, step, within, budget)
         notices = [f"more than {MOST_NODES} entries are linked; the others are left out"] * walk.is_full
         notices += [*walk.notices, *budget.notices()]
         return Expansion(
@@ -162,7 +162,7 @@ class Graphs:
             frozenset(walk.retired & walk.nodes.keys()),
         )
 
-    async def density(self, tenant: str, entry_id: str, *, scopes: frozenset[str] | None = None) -> Density:
+    async def density(self, tenant: str, entry_id: str, *, within: Where | None = None) -> Density:
         """Return how closely an entry is linked. See `Density`.
 
         The neighbours of the first 50 neighbours are read. A notice says if there are
@@ -172,9 +172,9 @@ class Graphs:
             _Walk(await self._begin(tenant, entry_id), None, now=self._placement.now()),
             _Budget(MOST_READ),
         )
-        await self._step(tenant, walk, 1, scopes, budget)
+        await self._step(tenant, walk, 1, within, budget)
         own, near = list(walk.relations.values()), len(walk.nodes) - 1
-        await self._step(tenant, walk, 2, scopes, budget, at_most=LINKS_A_SIDE)
+        await self._step(tenant, walk, 2, within, budget, at_most=LINKS_A_SIDE)
         far = len(walk.nodes) - 1 - near
         verdict: Verdict = "isolated" if near == 0 else "sparse" if near + far < DENSE else "dense"
         outgoing = sum(relation.source_id == entry_id for relation in own)
@@ -199,7 +199,7 @@ class Graphs:
         tenant: str,
         walk: _Walk,
         step: int,
-        scopes: frozenset[str] | None,
+        within: Where | None,
         budget: _Budget,
         at_most: int | None = None,
     ) -> None:
@@ -219,11 +219,11 @@ class Graphs:
             tenant,
             walk,
             {_behind(row, side) for side, found in sides for links in found.values() for row in links.rows},
-            scopes,
+            within,
         )
         for entry_id in begun:
             for side, found in sides:
-                await self._complete(tenant, walk, side, entry_id, found[entry_id], scopes, budget)
+                await self._complete(tenant, walk, side, entry_id, found[entry_id], within, budget)
                 walk.take(entry_id, found[entry_id].rows, side, step)
 
     async def _links(self, tenant: str, side: Side, entry_ids: Sequence[str]) -> dict[str, _Links]:
@@ -273,7 +273,7 @@ class Graphs:
         side: Side,
         entry_id: str,
         links: _Links,
-        scopes: frozenset[str] | None,
+        within: Where | None,
         budget: _Budget,
     ) -> None:
         """Read more links of an entry until enough of them count.
@@ -286,20 +286,24 @@ class Graphs:
                 return
             page = await self._page(tenant, side, [entry_id], PAGE, _behind_which(links.rows[-1]))
             budget.left -= PAGE
-            await self._look(tenant, walk, {_behind(row, side) for row in page}, scopes)
+            await self._look(tenant, walk, {_behind(row, side) for row in page}, within)
             links.rows += page
             links.cut = len(page) == PAGE
 
-    async def _look(self, tenant: str, walk: _Walk, named: set[str], scopes: frozenset[str] | None) -> None:
+    async def _look(self, tenant: str, walk: _Walk, named: set[str], within: Where | None) -> None:
         """Look up the named entries that were not looked up yet.
 
-        Only visible entries in the scopes are kept. Retired ones are included if they
+        Only visible entries in the place are kept. Retired ones are included if they
         may be shown.
         """
         found = await self._entries.get_many(tenant, sorted(named - walk.seen), retired=walk.superseded)
         walk.know(
             named,
-            {entry.id: entry for entry in found.values() if scopes is None or entry.scope.text in scopes},
+            {
+                entry.id: entry
+                for entry in found.values()
+                if within is None or covers(within, Partition(tenant, entry.scope.text))
+            },
         )
 
     # -- a whole -----------------------------------------------------------------------
@@ -345,10 +349,13 @@ class Graphs:
             found += [row async for row in iterate_cooperatively(page.records) if isinstance(row, Record)]
         return found
 
-    async def chain(self, tenant: str, entry_id: str) -> list[str]:
+    async def chain(
+        self, tenant: str, entry_id: str, readable: Callable[[Collection[str]], Awaitable[set[str]]]
+    ) -> list[str]:
         """Return an entry and all entries that it superseded, also indirectly.
 
-        At most `CHAIN` entries are returned.
+        At most `CHAIN` entries are returned. Only the ids that `readable` returns are
+        followed.
         """
         found, step = [entry_id], [entry_id]
         while step and len(found) < CHAIN:
@@ -356,7 +363,8 @@ class Graphs:
                 str(row.fields["target_id"])
                 for row in await self._all_links(tenant, "source_id", step, SUPERSEDES)
             )
-            step = [one for one in named if one not in found][: CHAIN - len(found)]
+            shown = await readable(named.keys()) if named else set()
+            step = [one for one in named if one in shown and one not in found][: CHAIN - len(found)]
             found += step
         return found
 

@@ -31,7 +31,7 @@ from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries import graph
 from memory.orchestrator.entries.relations import LABELS, Relation, RelationVisibility
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
-from memory.policies.entry_query import EntryQuery
+from memory.policies.entry_query import EntryQuery, where_of
 from memory.ports.record import Key, Record, Role
 from tests.simulation.faults import CLOCK_ERROR
 from tests.simulation.linking.model import model_of
@@ -263,7 +263,11 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
             if dimmed and not superseded:
                 continue
             around = await engine.graphs.expand(
-                TENANT, entry_id, depth=depth, scopes=within, superseded=superseded
+                TENANT,
+                entry_id,
+                depth=depth,
+                within=where_of(TENANT, [scope]) if within else None,
+                superseded=superseded,
             )
             reached = (
                 {node.entry.id: node.depth for node in around.nodes},
