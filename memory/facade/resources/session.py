@@ -95,6 +95,7 @@ class Session:
         return Runs(self._access, self._conversation, self.id)
 
     async def _conversation(self) -> Conversation:
+        _ = self._access.engine  # it raises on another event loop and in another process
         if self._held is None:
             self._held = await self._access.open_session(self._draft, create=self._creates)
         else:
