@@ -37,13 +37,20 @@ from memory.facade.resources.commands import Commands
 from memory.facade.resources.documents import Documents
 from memory.facade.resources.entries import Entries
 from memory.facade.resources.relations import Relations
-from memory.facade.resources.scopes import Scopes
+from memory.facade.resources.scopes import ScopeListing
 from memory.facade.resources.scratchpads import Scratchpads
 from memory.facade.resources.session import Session
 from memory.facade.resources.sessions import Sessions
 from memory.facade.resources.sessions import draft_of as session_draft
 from memory.facade.resources.short_ids import ShortIds
-from memory.facade.runtime.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.facade.runtime.access import (
+    BROWSE_LIMIT,
+    MAX_QUERY_BYTES,
+    RETRIEVE_LIMIT,
+    SEARCH_LIMIT,
+    Access,
+    Scopes,
+)
 from memory.facade.runtime.async_context import AsyncContext
 from memory.facade.runtime.build import (
     as_advisor,
@@ -306,9 +313,9 @@ class Memory(AsyncContext, LoopBound):
         return Documents(self._access)
 
     @property
-    def scopes(self) -> Scopes:
+    def scopes(self) -> ScopeListing:
         """List the scopes that hold something."""
-        return Scopes(self._access)
+        return ScopeListing(self._access)
 
     @property
     def commands(self) -> Commands:
@@ -823,9 +830,7 @@ class Memory(AsyncContext, LoopBound):
         asked = self._access.entry_query(scope, unless_told=RETRIEVE_LIMIT, **options)
         return await self._access.browse(asked)
 
-    async def browse(
-        self, scope: Scope | str | Sequence[Scope | str] | None = None, **options: Unpack[BrowseOptions]
-    ) -> EntryPage:
+    async def browse(self, scope: Scopes | None = None, **options: Unpack[BrowseOptions]) -> EntryPage:
         """List the active entries of the tenant, or of scopes, by their last change.
 
         The newest come first, ties by id. All tiers are listed, and each entry comes
@@ -873,7 +878,7 @@ class Memory(AsyncContext, LoopBound):
         self,
         query: str,
         *,
-        scope: Scope | str | Sequence[Scope | str],
+        scope: Scopes,
         messages: Literal[False] = False,
         **options: Unpack[SearchOptions],
     ) -> SearchResult: ...
@@ -883,7 +888,7 @@ class Memory(AsyncContext, LoopBound):
         self,
         query: str,
         *,
-        scope: Scope | str | Sequence[Scope | str],
+        scope: Scopes,
         messages: bool,
         **options: Unpack[SearchOptions],
     ) -> SearchResult | MixedResult: ...
@@ -892,7 +897,7 @@ class Memory(AsyncContext, LoopBound):
         self,
         query: str,
         *,
-        scope: Scope | str | Sequence[Scope | str],
+        scope: Scopes,
         messages: bool = False,
         **options: Unpack[SearchOptions],
     ) -> SearchResult | MixedResult:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeGuard, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.domain.ids import digest_of, is_id
@@ -41,6 +41,8 @@ from memory.ports.query import (
     RowType,
     Search,
     Tenant,
+    Under,
+    Where,
     Words,
     decode_partition,
     encode_partition,
@@ -53,15 +55,28 @@ from memory.ports.query_validation import (
     check_order,
     check_prefix,
     check_select,
+    check_under,
     prepare_filter,
 )
 from memory.ports.record import Key, Partition, Record, Role, Stored
 from memory.ports.record_validation import id_problem, vector_problem, write_problem
 from memory.ports.rows import row_of, size_of
 from memory.ports.store import MOST_NAMED, Audit, Health
+from memory.ports.subtrees import (
+    candidates_of_groups,
+    count_groups,
+    delete_groups,
+    query_groups,
+    search_groups,
+)
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
 
 AUDITED_AT_ONCE = 500
+MOST_PREFIXES, MOST_SCOPES = 64, 1_000
+"""The most prefixes and scopes of one question that an adapter receives.
+
+A question for more is asked for groups of partitions.
+"""
 
 T = TypeVar("T")
 Question = TypeVar("Question", Query, Search, Candidates)
@@ -78,6 +93,13 @@ class BaseStore(ABC):
 
     Such an adapter implements `_read_format` and `_swap_format`. Its `_open` passes the
     note that it found to `_take_format` before it changes anything.
+    """
+
+    answers_under: ClassVar[bool] = False
+    """Whether the adapter receives questions whose place is `Under`.
+
+    Otherwise it is asked for the partitions that exist there, some at a time. See
+    `memory.ports.subtrees`.
     """
 
     def __init__(self, name: str) -> None:
@@ -252,9 +274,12 @@ class BaseStore(ABC):
             raise InvalidInput(
                 "types", "marks and tombstones name no scope; list them with `where=Everywhere()`"
             )
+        if query.select is not None:
+            check_select(query.collection, query.select)
+        if self._is_in_groups(query.where):
+            return await self._work(query_groups(self, query, query.where))
         if query.select is None:
             return await self._work(self._query(query))
-        check_select(query.collection, query.select)
         if query.types != {RowType.RECORD}:
             raise InvalidInput("select", "marks and tombstones have no heads; ask without `select`")
         page = await self._work(self._query(query))
@@ -268,7 +293,10 @@ class BaseStore(ABC):
         return replace(page, records=(), heads=tuple(heads))
 
     async def count(self, query: Query) -> Count:
-        return await self._work(self._count(self._prepare_question(query, exactly=True)))
+        query = self._prepare_question(query, exactly=True)
+        if self._is_in_groups(query.where):
+            return await self._work(count_groups(self, query, query.where))
+        return await self._work(self._count(query))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return size_of(row_of(collection, record))
@@ -282,6 +310,8 @@ class BaseStore(ABC):
             raise InvalidInput("vector", problem)
         if not search.roles:
             return []
+        if self._is_in_groups(search.where):
+            return await self._work(search_groups(self, search, search.where))
         return await self._work(self._search(search))
 
     async def candidates(self, asked: Candidates) -> CandidateColumns:
@@ -289,6 +319,8 @@ class BaseStore(ABC):
         check_candidates(asked)
         if not asked.roles:
             return await measure_heads(asked, (), none_of(asked))
+        if self._is_in_groups(asked.where):
+            return await self._work(candidates_of_groups(self, asked, asked.where))
         return await self._work(self._candidates(asked))
 
     async def delete_matching(
@@ -298,9 +330,10 @@ class BaseStore(ABC):
         discard_at: datetime | None = None,
         carry: frozenset[str] = frozenset(),
     ) -> int:
-        return await self._work(
-            self._delete_matching(self._prepare_question(query, exactly=True), version, discard_at, carry)
-        )
+        query = self._prepare_question(query, exactly=True)
+        if self._is_in_groups(query.where):
+            return await self._work(delete_groups(self, query, query.where, version, discard_at, carry))
+        return await self._work(self._delete_matching(query, version, discard_at, carry))
 
     async def due(
         self,
@@ -540,14 +573,23 @@ class BaseStore(ABC):
         """
         return False
 
+    def _is_in_groups(self, where: Where) -> TypeGuard[Under]:
+        """Return whether a place is asked for by groups of its partitions."""
+        return isinstance(where, Under) and not (
+            self.answers_under and len(where.prefixes) <= MOST_PREFIXES and len(where.scopes) <= MOST_SCOPES
+        )
+
     def _prepare_question(self, asked: Question, *, exactly: bool = False) -> Question:
         """Check the question and bring it to the form that adapters receive.
 
         Other questions than `exactly` may be answered with more records.
         """
         self._must_be_declared(asked.collection)
-        if isinstance(asked.where, Tenant | Everywhere):
+        if isinstance(asked.where, Tenant | Under | Everywhere):
             self._must_offer("tenant_wide")
+        if isinstance(asked.where, Under):
+            check_under(asked.where)
+            asked = replace(asked, where=asked.where.disjoint())
         if asked.filter is None:
             return asked
         self._must_offer("filter")

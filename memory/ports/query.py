@@ -72,6 +72,15 @@ class Under:
         """Return whether a scope's text is in this place."""
         return scope in self.scopes or scope.startswith(self.prefixes)
 
+    def disjoint(self) -> Under:
+        """Return the same place, in which each scope belongs to one prefix or text."""
+        prefixes: list[str] = []
+        for prefix in sorted(set(self.prefixes)):
+            if not prefixes or not prefix.startswith(prefixes[-1]):
+                prefixes.append(prefix)
+        scopes = sorted({scope for scope in self.scopes if not scope.startswith(tuple(prefixes))})
+        return Under(self.tenant, tuple(prefixes), tuple(scopes))
+
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:

@@ -41,6 +41,7 @@ from memory.ports.query import (
     Or,
     Order,
     StartsWith,
+    Under,
 )
 from memory.ports.record_validation import id_problem, text_problem, value_problem, vector_problem
 
@@ -60,6 +61,15 @@ def check_limit(limit: object) -> None:
 def check_prefix(name: str, prefix: object) -> None:
     if problem := text_problem(name, prefix):
         raise InvalidInput(name, problem.removeprefix(f"{name}: "))
+
+
+def check_under(where: Under) -> None:
+    for prefix in where.prefixes:
+        check_prefix("prefix", prefix)
+        if not prefix.endswith("/"):
+            raise InvalidInput("prefix", f"{prefix[:40]!r} must end with '/', as in path:teams/red/")
+    for scope in where.scopes:
+        check_prefix("scope", scope)
 
 
 def check_order(collection: Collection, order: Sequence[Order]) -> None:

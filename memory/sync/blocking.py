@@ -24,7 +24,7 @@ from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.resources.message_stream import MessageStream
 from memory.facade.resources.relations import Relations
 from memory.facade.resources.runs import Runs
-from memory.facade.resources.scopes import Scopes
+from memory.facade.resources.scopes import ScopeListing
 from memory.facade.resources.scratchpads import Scratchpads
 from memory.facade.resources.session import Session
 from memory.facade.resources.sessions import Sessions
@@ -38,7 +38,7 @@ BlockingScopedMemory = blocking_class(ScopedMemory)
 BlockingEntries = blocking_class(Entries)
 BlockingRelations = blocking_class(Relations)
 BlockingShortIds = blocking_class(ShortIds)
-BlockingScopes = blocking_class(Scopes)
+BlockingScopeListing = blocking_class(ScopeListing)
 BlockingScratchpads = blocking_class(Scratchpads)
 BlockingDocuments = blocking_class(Documents)
 BlockingCommands = blocking_class(Commands)

@@ -101,6 +101,7 @@ from memory.facade.resources.session import MessageLike
 from memory.facade.route_report import RouteReport
 from memory.facade.runtime.access import (
     Access,
+    Scopes,
 )
 from memory.facade.search_options import (
     BrowseOptions,
@@ -179,7 +180,7 @@ class BlockingMemory:
     @property
     def documents(self) -> BlockingDocuments: ...
     @property
-    def scopes(self) -> BlockingScopes: ...
+    def scopes(self) -> BlockingScopeListing: ...
     @property
     def commands(self) -> BlockingCommands: ...
     @property
@@ -268,26 +269,14 @@ class BlockingMemory:
         keys: Sequence[str] | None = ...,
     ) -> list[Entry | None]: ...
     def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
-    def browse(
-        self, scope: Scope | str | Sequence[Scope | str] | None = ..., **options: Unpack[BrowseOptions]
-    ) -> EntryPage: ...
+    def browse(self, scope: Scopes | None = ..., **options: Unpack[BrowseOptions]) -> EntryPage: ...
     @overload
     def search(
-        self,
-        query: str,
-        *,
-        scope: Scope | str | Sequence[Scope | str],
-        messages: Literal[False] = ...,
-        **options: Unpack[SearchOptions],
+        self, query: str, *, scope: Scopes, messages: Literal[False] = ..., **options: Unpack[SearchOptions]
     ) -> SearchResult: ...
     @overload
     def search(
-        self,
-        query: str,
-        *,
-        scope: Scope | str | Sequence[Scope | str],
-        messages: bool,
-        **options: Unpack[SearchOptions],
+        self, query: str, *, scope: Scopes, messages: bool, **options: Unpack[SearchOptions]
     ) -> SearchResult | MixedResult: ...
     def search_messages(
         self,
@@ -424,12 +413,12 @@ class BlockingRelations:
         known_at: Moment | None = ...,
     ) -> list[Relation]: ...
     def expand(
-        self, entry_id: str, *, depth: int = ..., scope: BlockingScopes | None = ..., superseded: bool = ...
+        self, entry_id: str, *, depth: int = ..., scope: Scopes | None = ..., superseded: bool = ...
     ) -> Expansion: ...
-    def density(self, entry_id: str, *, scope: BlockingScopes | None = ...) -> Density: ...
+    def density(self, entry_id: str, *, scope: Scopes | None = ...) -> Density: ...
     def graph(
         self,
-        scope: BlockingScopes | None = ...,
+        scope: Scopes | None = ...,
         *,
         types: Sequence[EntryType | str] | None = ...,
         limit: int | None = ...,
@@ -445,7 +434,7 @@ class BlockingShortIds:
     def resolve(self, text: str) -> NumberedItem | None: ...
     def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]: ...
 
-class BlockingScopes:
+class BlockingScopeListing:
     def __init__(self, access: Access) -> None: ...
     def list(
         self,
@@ -517,7 +506,7 @@ class BlockingCommands:
         text: str,
         *,
         scope: Scope | str,
-        reads: BlockingScopes | None = ...,
+        reads: Scopes | None = ...,
         conversation: str | None = ...,
         agent: str | None = ...,
         profile: Profile | None = ...,
@@ -639,7 +628,7 @@ class BlockingSessions:
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
     def delegation(
-        self, session_id: str | None, *, scope: BlockingScopes | None = ..., limit: int | None = ...
+        self, session_id: str | None, *, scope: Scopes | None = ..., limit: int | None = ...
     ) -> Delegation: ...
     def update(
         self,

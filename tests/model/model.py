@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 TIERS = ("short", "mid", "long")
 PROMOTABLE = {
-    "session": ("user", "workspace", "org", "object"),
+    "session": ("user", "workspace", "org", "object", "path"),
     "user": ("workspace", "org"),
     "workspace": ("org",),
     "org": (),
     "object": ("user", "workspace", "org"),
+    "path": ("org",),
 }
 WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
 MICROSECOND = timedelta(microseconds=1)

@@ -55,9 +55,12 @@ class Partitions:
         self._store, self._disk = store, disk
         self._known: dict[str, dict[str, int | None]] = {}
         """Folders of scopes by the tenant's folder, with the digest in their ids."""
+        self._cut: dict[tuple[str, str], str] = {}
+        """Scopes of folders whose names are truncated."""
 
     def forget(self) -> None:
         self._known.clear()
+        self._cut.clear()
 
     # -- what is counted ---------------------------------------------------------------
 
@@ -157,6 +160,22 @@ class Partitions:
             if (payload := self._recorded_partition(folder, scope)) is not None:
                 return str(payload["tenant"])
         return folder
+
+    def scope_named(self, tenant: str, folder: str) -> str | None:
+        """Return the scope of this folder.
+
+        For a truncated name, its partition file tells the scope. It is written with the
+        first record. None if there is none, or if the folder is of no scope.
+        """
+        plain = None if folder == UNSEEN else decode_name(folder)
+        if plain is not None or not is_cut(folder):
+            return plain
+        if (tenant, folder) not in self._cut:
+            payload = self._recorded_partition(tenant, folder)
+            if payload is None:
+                return None
+            self._cut[tenant, folder] = str(payload["scope"])
+        return self._cut[tenant, folder]
 
     def _of(self, tenant: str) -> dict[str, int | None]:
         known = self._known.get(tenant)

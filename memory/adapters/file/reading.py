@@ -28,6 +28,7 @@ from memory.ports.query import (
     RowType,
     Search,
     Tenant,
+    Under,
     Where,
 )
 from memory.ports.query_evaluation import condition, page_of
@@ -148,6 +149,10 @@ class Reader:
                 Table(encode_name(where.tenant), encode_name(scope), collection)
                 for scope in dict.fromkeys(p.scope for p in where.partitions)
             ]
+        if isinstance(where, Under):
+            tenant = encode_name(where.tenant)
+            tables = [Table(tenant, scope, collection) for scope in self._library.partitions.scopes(tenant)]
+            return [table for table in tables if self._is_under(table, where)]
         tenants = (
             [encode_name(where.tenant)] if isinstance(where, Tenant) else self._library.partitions.tenants()
         )
@@ -156,6 +161,10 @@ class Reader:
             for tenant in tenants
             for scope in self._library.partitions.scopes(tenant)
         ]
+
+    def _is_under(self, table: Table, where: Under) -> bool:
+        scope = self._library.partitions.scope_named(table.tenant, table.scope)
+        return scope is not None and where.contains(scope)
 
     # -- ranking -----------------------------------------------------------------------
 

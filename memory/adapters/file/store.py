@@ -44,6 +44,7 @@ class FileStore(BaseStore):
     acknowledged write survives a power failure. See `FileConfig` for the options.
     """
 
+    answers_under: ClassVar[bool] = True
     claims: ClassVar[Capabilities] = CLAIMS
     notes_format: ClassVar[bool] = True
 

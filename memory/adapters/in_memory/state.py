@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memory.ports.query import Everywhere, Partitions, Tenant, Where
+from memory.ports.query import Partitions, Where, covers
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Standing, Stored
 
 
@@ -72,9 +72,7 @@ class State:
                 yield from partitions.get(partition, {}).values()
         else:
             for partition, records in partitions.items():
-                if isinstance(where, Everywhere) or (
-                    isinstance(where, Tenant) and where.tenant == partition.tenant
-                ):
+                if covers(where, partition):
                     yield from records.values()
 
     def everything(self, collection: str) -> Iterator[Standing]:

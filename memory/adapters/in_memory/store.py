@@ -51,6 +51,7 @@ class InMemoryStore(BaseStore):
         clock: Tells when a record has expired. It is read only if `ttl` is claimed.
     """
 
+    answers_under: ClassVar[bool] = True
     claims: ClassVar[Capabilities] = Capabilities(
         conditional=True,
         atomic=True,

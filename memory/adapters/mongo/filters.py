@@ -34,9 +34,10 @@ from memory.ports.query import (
     Query,
     RowType,
     Tenant,
+    Under,
     Where,
 )
-from memory.ports.query_validation import type_of
+from memory.ports.query_validation import behind_prefix, type_of
 from memory.ports.record import FieldValue, Role
 from memory.ports.record_validation import value_problem
 from memory.ports.rows import RECORD, encode_value
@@ -64,14 +65,25 @@ Documents of other programs have another `_id` and are not touched.
 
 
 def scope_conditions(where: Where) -> Document:
-    """Match documents of these partitions or this tenant."""
+    """Match documents of this place."""
     if isinstance(where, Everywhere):
         return {}
     tenant: Document = {"tenant": {"$eq": where.tenant}}
     if isinstance(where, Tenant):
         return tenant
+    if isinstance(where, Under):
+        return tenant | _under(where)
     scopes = list(dict.fromkeys(partition.scope for partition in where.partitions))
     return tenant | {"scope": {"$eq": scopes[0]} if len(scopes) == 1 else {"$in": scopes}}
+
+
+def _under(where: Under) -> Document:
+    """Match scopes by ranges, so that the server uses an index."""
+    ranges: list[Document] = [
+        {"scope": {"$gte": prefix, "$lt": behind_prefix(prefix)}} for prefix in where.prefixes
+    ]
+    named: list[Document] = [{"scope": {"$in": list(where.scopes)}}] if where.scopes else []
+    return ranges[0] if len(ranges) == 1 and not named else {"$or": [*ranges, *named]}
 
 
 def records_in(where: Where, roles: frozenset[Role]) -> Document:

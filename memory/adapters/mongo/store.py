@@ -69,6 +69,7 @@ class MongoStore(BaseStore):
     several writes are not atomic, so `atomic` is off there.
     """
 
+    answers_under: ClassVar[bool] = True
     claims: ClassVar[Capabilities] = CLAIMS
     notes_format: ClassVar[bool] = True
 

@@ -122,23 +122,34 @@ class Conditions:
             return sa.true()
         tenant = self.value("s")
         of_tenant = self._table.c.tenant == tenant
-        return of_tenant if shape[1] else sa.and_(of_tenant, self._of_tenant(tenant))
+        if shape[0] == "tenant" and shape[1]:
+            return of_tenant
+        partitions = sa.table(
+            self._table.info[PARTITIONS],
+            *map(sa.column, ("number", "tenant", "scope")),
+            schema=self._table.schema,
+        )
+        those = sa.select(partitions.c.number).where(partitions.c.tenant == tenant)
+        if shape[0] == "under":
+            those = those.where(self._under(partitions.c.scope, *shape[2:]))
+        return sa.and_(of_tenant, self._of_partitions(those))
+
+    def _under(self, scope: sa.ColumnElement[Any], ranges: int, scopes: int) -> SqlCondition:
+        """Whether the scope is in one of these ranges, or is one of these scopes."""
+        bounds = [self.values("ss") for _ in range(ranges)]
+        there = [sa.and_(scope >= first, scope < end) for first, end in bounds]
+        return sa.or_(*there, scope.in_(self.values("s" * scopes)) if scopes else sa.false())
 
     def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> SqlCondition:
         """Whether a row is in this partition; the statement reads only some."""
         return self._table.c.partition_no == number
 
-    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> SqlCondition:
-        """Whether the row is in one of the tenant's partitions.
+    def _of_partitions(self, numbers: sa.Select[Any]) -> SqlCondition:
+        """Whether the row is in one of these partitions.
 
         The lookup goes by partition, as the tenant does not lead the key of a table.
         """
-        partitions = sa.table(
-            self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema
-        )
-        return self._table.c.partition_no.in_(
-            sa.select(partitions.c.number).where(partitions.c.tenant == tenant)
-        )
+        return self._table.c.partition_no.in_(numbers)
 
     def roles_and_types(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> SqlCondition:
         """Whether a row has one of these roles and types.

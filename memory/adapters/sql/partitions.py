@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from memory.adapters.sql.naming import IN_A_FILE, TableNames
 from memory.adapters.sql.several import in_list, pad_to_power_of_two
-from memory.ports.query import Everywhere, Tenant, Where
+from memory.ports.query import Everywhere, Tenant, Under, Where
 from memory.ports.query_validation import behind_prefix
 from memory.ports.record import Partition
 
@@ -48,9 +48,19 @@ class Directory(ABC, Generic[C]):
             return await self._numbers(connection, where.tenant)
         if isinstance(where, Everywhere):
             return await self._numbers(connection, None)
+        if isinstance(where, Under):
+            return await self._numbers_under(connection, where)
         return sorted(
             {known.number for known in (await self._find_all(connection, where.partitions)).values()}
         )
+
+    async def _numbers_under(self, connection: C, where: Under) -> list[int]:
+        named = [Partition(where.tenant, scope) for scope in where.scopes]
+        numbers = {known.number for known in (await self._find_all(connection, named)).values()}
+        ranges = " OR ".join(["p.scope >= ? AND p.scope < ?"] * len(where.prefixes))
+        bounds = [bound for prefix in where.prefixes for bound in (prefix, behind_prefix(prefix) or "")]
+        rows = await self._list(connection, f"WHERE p.tenant = ? AND ({ranges})", [where.tenant, *bounds])
+        return sorted(numbers | {number for number, _, _ in rows})
 
     async def _find_all(
         self, connection: C, partitions: Iterable[Partition]

@@ -13,7 +13,7 @@ from memory.adapters.sql.table import Columns, DamagedRow, Table
 from memory.ports.batch import StoredRow, slot_of
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
+from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Under, Where, encode_cursor
 from memory.ports.record import Corrupt, Key, Stored
 from memory.ports.rows import Row, row_of
 from memory.ports.write_decision import tombstone_over
@@ -63,7 +63,7 @@ async def _decode_stored(
 
 async def partitions_of(connection: Any, directory: AnyDirectory, where: Where) -> list[int] | None:
     """Return the numbers of the requested partitions; None for a wider query."""
-    return await directory.numbers(connection, where) if isinstance(where, Partitions) else None
+    return await directory.numbers(connection, where) if isinstance(where, Partitions | Under) else None
 
 
 async def query(

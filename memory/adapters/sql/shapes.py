@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from memory.adapters.sql.codec import ID, TAG, TAGS_AS_TEXT, TypeTable
 from memory.adapters.sql.columns import field_column
+from memory.adapters.sql.several import pad_to_power_of_two
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
@@ -36,8 +37,11 @@ from memory.ports.query import (
     Order,
     Partitions,
     Position,
+    Tenant,
+    Under,
     Where,
 )
+from memory.ports.query_validation import behind_prefix
 from memory.ports.record import FieldValue
 
 Shape: TypeAlias = tuple[Any, ...]
@@ -69,6 +73,8 @@ NOTHING: Any = object()
 """A value that no value of a field can equal."""
 
 
+NAMED = 64
+"""The most partitions under prefixes that a statement names by their numbers."""
 BY_BODY = "body"
 """Says of a place that an index on bodies finds the rows; see `by_body`."""
 
@@ -80,7 +86,7 @@ def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool 
     partition's number implies its tenant. With `tenant` the shape names the tenant as
     well, so that the database uses an index on a field, which the tenant leads.
     """
-    if isinstance(where, Partitions):
+    if isinstance(where, Partitions) or (isinstance(where, Under) and 0 < len(partitions) <= NAMED):
         count = len(partitions)
         wide = 1 << (count - 1).bit_length()
         values += partitions
@@ -90,7 +96,12 @@ def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool 
     if isinstance(where, Everywhere):
         return ("everywhere",)
     values.append(where.tenant)
-    return ("tenant", tenant)
+    if isinstance(where, Tenant):
+        return ("tenant", tenant)
+    ranges, scopes = pad_to_power_of_two(where.prefixes), where.scopes and pad_to_power_of_two(where.scopes)
+    values += [bound for prefix in ranges for bound in (prefix, behind_prefix(prefix))]
+    values += scopes
+    return ("under", tenant, len(ranges), len(scopes))
 
 
 def names(part: Shape, fields: frozenset[str]) -> bool:

@@ -34,6 +34,7 @@ class SqlStore(BaseStore, Generic[C, R]):
     `C` is the dialect's connection, `R` the dialect's table.
     """
 
+    answers_under: ClassVar[bool] = True
     notes_format: ClassVar[bool] = True
 
     def __init__(self, name: str, directory: Directory[C], thresholds: SqlThresholds) -> None:

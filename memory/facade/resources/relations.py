@@ -128,7 +128,7 @@ class Relations:
         wanted, within, retired = id_of(entry_id), self._access.place(scope), flag("superseded", superseded)
         await self._access.require_entries([wanted])
         return await self._access.engine.graphs.expand(
-            self._access.tenant, wanted, depth=steps, within=within, superseded=retired
+            self._access.tenant, wanted, depth=steps, place=within, superseded=retired
         )
 
     async def density(self, entry_id: str, *, scope: Scopes | None = None) -> Density:
@@ -138,7 +138,7 @@ class Relations:
         """
         wanted, within = id_of(entry_id), self._access.place(scope)
         await self._access.require_entries([wanted])
-        return await self._access.engine.graphs.density(self._access.tenant, wanted, within=within)
+        return await self._access.engine.graphs.density(self._access.tenant, wanted, place=within)
 
     async def graph(
         self,

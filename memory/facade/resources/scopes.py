@@ -16,7 +16,7 @@ LIST_LIMIT = 100
 
 @guard_calls
 @explain_guesses
-class Scopes:
+class ScopeListing:
     """The scopes of a tenant that hold something.
 
     page = await memory.scopes.list(prefix=Scope.path("users"), max_depth=2)

@@ -132,12 +132,12 @@ class Graphs:
         entry_id: str,
         *,
         depth: int = 1,
-        within: Where | None = None,
+        place: Where | None = None,
         superseded: bool = False,
     ) -> Expansion:
         """Expand breadth first, in both directions.
 
-        With `within`, only entries in this place are followed. With `superseded`, the
+        With `place`, only entries in it are followed. With `superseded`, the
         entry may be retired, and a `supersedes` link counts if one of its ends is
         visible.
 
@@ -152,7 +152,7 @@ class Graphs:
         )
         budget = _Budget(MOST_READ)
         for step in range(1, depth + 1):
-            await self._step(tenant, walk, step, within, budget)
+            await self._step(tenant, walk, step, place, budget)
         notices = [f"more than {MOST_NODES} entries are linked; the others are left out"] * walk.is_full
         notices += [*walk.notices, *budget.notices()]
         return Expansion(
@@ -162,7 +162,7 @@ class Graphs:
             frozenset(walk.retired & walk.nodes.keys()),
         )
 
-    async def density(self, tenant: str, entry_id: str, *, within: Where | None = None) -> Density:
+    async def density(self, tenant: str, entry_id: str, *, place: Where | None = None) -> Density:
         """Return how closely an entry is linked. See `Density`.
 
         The neighbours of the first 50 neighbours are read. A notice says if there are
@@ -172,9 +172,9 @@ class Graphs:
             _Walk(await self._begin(tenant, entry_id), None, now=self._placement.now()),
             _Budget(MOST_READ),
         )
-        await self._step(tenant, walk, 1, within, budget)
+        await self._step(tenant, walk, 1, place, budget)
         own, near = list(walk.relations.values()), len(walk.nodes) - 1
-        await self._step(tenant, walk, 2, within, budget, at_most=LINKS_A_SIDE)
+        await self._step(tenant, walk, 2, place, budget, at_most=LINKS_A_SIDE)
         far = len(walk.nodes) - 1 - near
         verdict: Verdict = "isolated" if near == 0 else "sparse" if near + far < DENSE else "dense"
         outgoing = sum(relation.source_id == entry_id for relation in own)
@@ -199,7 +199,7 @@ class Graphs:
         tenant: str,
         walk: _Walk,
         step: int,
-        within: Where | None,
+        place: Where | None,
         budget: _Budget,
         at_most: int | None = None,
     ) -> None:
@@ -219,11 +219,11 @@ class Graphs:
             tenant,
             walk,
             {_behind(row, side) for side, found in sides for links in found.values() for row in links.rows},
-            within,
+            place,
         )
         for entry_id in begun:
             for side, found in sides:
-                await self._complete(tenant, walk, side, entry_id, found[entry_id], within, budget)
+                await self._complete(tenant, walk, side, entry_id, found[entry_id], place, budget)
                 walk.take(entry_id, found[entry_id].rows, side, step)
 
     async def _links(self, tenant: str, side: Side, entry_ids: Sequence[str]) -> dict[str, _Links]:
@@ -273,7 +273,7 @@ class Graphs:
         side: Side,
         entry_id: str,
         links: _Links,
-        within: Where | None,
+        place: Where | None,
         budget: _Budget,
     ) -> None:
         """Read more links of an entry until enough of them count.
@@ -286,11 +286,11 @@ class Graphs:
                 return
             page = await self._page(tenant, side, [entry_id], PAGE, _behind_which(links.rows[-1]))
             budget.left -= PAGE
-            await self._look(tenant, walk, {_behind(row, side) for row in page}, within)
+            await self._look(tenant, walk, {_behind(row, side) for row in page}, place)
             links.rows += page
             links.cut = len(page) == PAGE
 
-    async def _look(self, tenant: str, walk: _Walk, named: set[str], within: Where | None) -> None:
+    async def _look(self, tenant: str, walk: _Walk, named: set[str], place: Where | None) -> None:
         """Look up the named entries that were not looked up yet.
 
         Only visible entries in the place are kept. Retired ones are included if they
@@ -302,7 +302,7 @@ class Graphs:
             {
                 entry.id: entry
                 for entry in found.values()
-                if within is None or covers(within, Partition(tenant, entry.scope.text))
+                if place is None or covers(place, Partition(tenant, entry.scope.text))
             },
         )
 

@@ -31,7 +31,7 @@ from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import DuePage, DueRow, cursor_at, place_of
 from memory.ports.full_scan import follow
-from memory.ports.heads import cut
+from memory.ports.merging import best_hits, merge_answers, with_sort_values, without_sort_values
 from memory.ports.query import (
     MAX_LIMIT,
     Count,
@@ -47,9 +47,8 @@ from memory.ports.query import (
     Where,
     encode_partition,
 )
-from memory.ports.query_evaluation import merge_pages
 from memory.ports.query_validation import check_limit
-from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Standing, Stored, Tombstone
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored, Tombstone
 from memory.ports.store import MOST_NAMED, Audit, Health, Store
 from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
 
@@ -250,43 +249,17 @@ class SplitStore:
         if len(asked) == 1:
             ((part, where),) = asked
             return await part.query(replace(query, where=where))
-        if query.select is not None:
-            return await self._page_of_heads(query, query.select, asked)
-        pages = await each_at_once(part.query(replace(query, where=where)) for part, where in asked)
-        corrupt = tuple(key for page in pages for key in page.corrupt)
-        found: list[Standing]
-        found, cursor = merge_pages([(page.records, page.cursor) for page in pages], query)
-        if query.types != {
-            RowType.RECORD
-        }:  # several parts may have a tombstone, and one of them a record newer than it
-            standing = await self._fetch_stored(query.collection, [f.key for f in found])
-            found = list(
-                {
-                    f.key: f
-                    for f in found
-                    if f == authoritative_copy(standing.get(f.key, {None: f}).values())
-                }.values()
-            )
-        return Page(tuple(found), cursor, corrupt)
-
-    async def _page_of_heads(
-        self, query: Query, select: frozenset[str], asked: Sequence[tuple[Store, Where]]
-    ) -> Page:
-        """Return one page of heads.
-
-        Until they are merged, the heads carry the fields by which they are sorted.
-        """
-        wider = select | {by.field for by in query.order}
-        pages = await each_at_once(
-            part.query(replace(query, where=where, select=wider)) for part, where in asked
-        )
-        heads, cursor = merge_pages([(page.heads, page.cursor) for page in pages], query)
-        return Page(
-            (),
-            cursor,
-            tuple(key for page in pages for key in page.corrupt),
-            tuple(cut(head, select) for head in heads),
-        )
+        asking = with_sort_values(query)
+        pages = await each_at_once(part.query(replace(asking, where=where)) for part, where in asked)
+        page = without_sort_values(merge_answers(pages, query), query)
+        if query.types == {RowType.RECORD}:
+            return page
+        # Several parts may have a tombstone, and one of them a record newer than it.
+        standing = await self._fetch_stored(query.collection, [f.key for f in page.records])
+        found = {
+            f.key: f for f in page.records if f == authoritative_copy(standing.get(f.key, {None: f}).values())
+        }
+        return replace(page, records=tuple(found.values()))
 
     @_to_its_end
     async def count(self, query: Query) -> Count:
@@ -312,8 +285,7 @@ class SplitStore:
             part.search(replace(search, where=where))
             for part, where in self._where_by_part(search.collection, search.where)
         )
-        hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.head.key.id))
-        return hits[: search.limit]
+        return best_hits((hit for hits in found for hit in hits), search.limit)
 
     @_to_its_end
     async def candidates(self, asked: Candidates) -> CandidateColumns:
@@ -637,7 +609,7 @@ class SplitStore:
             for partition in where.partitions:
                 apart.setdefault(self.holder(partition, collection), []).append(partition)
             return [(part, Partitions(tuple(partitions))) for part, partitions in apart.items()]
-        tenant = where.tenant if isinstance(where, Tenant) else None
+        tenant = None if isinstance(where, Everywhere) else where.tenant
         return [(part, where) for part in self._parts_of(tenant, collection)]
 
 

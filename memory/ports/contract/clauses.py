@@ -344,6 +344,34 @@ _ALL = (
         "tenant_wide",
     ),
     Clause(
+        "under.exact",
+        "Questions for `Under` return everything in exactly those scopes of the tenant, each record once.",
+        "Under",
+        "tenant_wide",
+        edition=2,
+    ),
+    Clause(
+        "under.pages",
+        "Their pages keep the order over all scopes, and lose and repeat nothing.",
+        "Under, Query",
+        "tenant_wide",
+        edition=2,
+    ),
+    Clause(
+        "under.found",
+        "Searches and candidates there have the statistics of all those scopes and of no other.",
+        "Under, Search, Candidates",
+        "tenant_wide",
+        edition=2,
+    ),
+    Clause(
+        "under.erased",
+        "`delete_matching` there deletes matches and corrupt records of those scopes only.",
+        "Under, Store.delete_matching",
+        "tenant_wide",
+        edition=2,
+    ),
+    Clause(
         "partitions.exact",
         "Every partition with a live record or a generation is listed once with its generation, and no"
         " other.",

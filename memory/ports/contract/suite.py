@@ -57,6 +57,7 @@ from memory.ports.contract.test_sharing import *
 from memory.ports.contract.test_specification import *
 from memory.ports.contract.test_statistics import *
 from memory.ports.contract.test_text_orders import *
+from memory.ports.contract.test_under import *
 from memory.ports.contract.test_upkeep import *
 from memory.ports.contract.test_volumes import *
 from memory.ports.contract.test_words import *

@@ -33,17 +33,16 @@ from memory.ports.query import (
     Everywhere,
     In,
     Near,
-    Partitions,
     Search,
     Tenant,
-    Where,
     Words,
+    covers,
     within,
 )
 from memory.ports.query_evaluation import lets_through, value_of
 from memory.ports.record import Partition, Record, Role, pack_vector
 from memory.ports.store import Store
-from memory.ports.text import count_words, words
+from memory.ports.text import count_words, query_words, words
 from memory.ports.vector_scan import by_nearness
 from memory.ports.writes import AtVersion, Newer, Release
 
@@ -91,14 +90,6 @@ async def _fill(store: Store, chance: random.Random) -> list[Record]:
     return list(records.values())
 
 
-def _inside(where: Where, one: Record) -> bool:
-    return (
-        one.partition in where.partitions
-        if isinstance(where, Partitions)
-        else isinstance(where, Tenant) and one.key.tenant == where.tenant
-    )
-
-
 def _beside(ids: Iterable[str], passing: Sequence[Record]) -> set[str]:
     """Return the records within reach of these, in their partition and conversation."""
     by_id = {r.key.id: r for r in passing}
@@ -130,7 +121,7 @@ async def _expected_ids(store: Store, asked: Candidates, passing: Sequence[Recor
     if store.capabilities.lexical:
         found |= {hit.head.key.id for hit in await store.search(search)}
     elif asked.limit >= len(passing):
-        sought = set(words(asked.text))
+        sought = set(query_words(asked.text))
         found |= {r.key.id for r in passing if any(sought & set(words(text)) for text in r.texts.values())}
     if asked.near is None:
         return found
@@ -185,10 +176,8 @@ def _statistics(asked: Candidates, records: Sequence[Record]) -> Statistics:
     return Statistics(len(records), sum(length for _, length in counted), containing)
 
 
-async def _check_candidates(
-    store: Store, asked: Candidates, everything: Sequence[Record]
-) -> CandidateColumns:
-    records = [r for r in everything if _inside(asked.where, r) and r.role in asked.roles]
+async def check_candidates(store: Store, asked: Candidates, everything: Sequence[Record]) -> CandidateColumns:
+    records = [r for r in everything if covers(asked.where, r.partition) and r.role in asked.roles]
     passing = [r for r in records if lets_through(asked.filter, r)]
     answer = await store.candidates(asked)
     ids = list(answer.ids)
@@ -253,7 +242,7 @@ async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(
     everything = await _fill(store, random.Random(seed))  # noqa: S311  the same each time
     for name, question in QUESTIONS.items():
         try:
-            await _check_candidates(store, question, everything)
+            await check_candidates(store, question, everything)
         except AssertionError as wrong:
             raise AssertionError(f"asked for {name}: {wrong}") from wrong
 
@@ -263,7 +252,7 @@ async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_asked_as_its_scopes_are(store: Store) -> None:
     everything = await _fill(store, random.Random(5))  # noqa: S311
-    await _check_candidates(
+    await check_candidates(
         store, replace(_ASKED, where=Tenant("acme"), around=BESIDE, select=SELECT), everything
     )
 
@@ -293,7 +282,7 @@ async def test_candidates_follow_every_write_at_once(store: Store) -> None:
         select=SELECT,
     )
     await apply_all(store, *map(put, said))
-    assert set((await _check_candidates(store, asked, said)).ids) == {id_of(1), id_of(2), id_of(3)}
+    assert set((await check_candidates(store, asked, said)).ids) == {id_of(1), id_of(2), id_of(3)}
     said[2] = replace(
         said[2],
         version=2,
@@ -302,13 +291,13 @@ async def test_candidates_follow_every_write_at_once(store: Store) -> None:
         fields={"conversation_id": "c", "number": 9},
     )
     await apply_all(store, put(said[2], Newer()))
-    assert id_of(3) not in (await _check_candidates(store, asked, said)).ids
+    assert id_of(3) not in (await check_candidates(store, asked, said)).ids
     await apply_all(
         store, put(record(4, texts={"content": "lantern"}, fields={"conversation_id": "c", "number": 3}))
     )
     assert id_of(4) in (await store.candidates(asked)).ids
     await apply_all(store, delete(2), Release(SAMPLES, key_of(4), 1, "long"))
-    await _check_candidates(store, asked, [said[0], said[2]])
+    await check_candidates(store, asked, [said[0], said[2]])
 
 
 @clause("candidates.found", "candidates.measured")
@@ -322,14 +311,14 @@ async def test_candidates_are_measured_by_the_vector_that_a_version_has_by_now(s
     ]
     asked = replace(_ASKED, near=pack_vector([1, 0]), limit=2, counted=("lantern",), select=SELECT)
     await apply_all(store, *map(put, said))
-    await _check_candidates(store, asked, said)
+    await check_candidates(store, asked, said)
     for number, vector in ((4, [-1.0, 0.0]), (3, [1.0, 0.0, 0.0]), (0, [1.0, 0.0]), (2, None)):
         said[number] = replace(
             said[number], vector=None if vector is None else pack_vector(vector), fields={"type": "anew"}
         )
         await apply_all(store, put(said[number], AtVersion(1, Role.HOME)))
-        await _check_candidates(store, asked, said)
-        await _check_candidates(
+        await check_candidates(store, asked, said)
+        await check_candidates(
             store, replace(asked, near=pack_vector([1, 0, 0]), filter=Eq("type", "anew")), said
         )
 
@@ -354,7 +343,7 @@ async def test_candidates_bring_no_more_than_the_question_lets_through_however_m
     asked = replace(
         _ASKED, near=pack_vector([1, 0]), filter=Eq("type", "a"), limit=many, counted=("lantern",)
     )
-    assert set((await _check_candidates(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
+    assert set((await check_candidates(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
 
 
 @clause("candidates.found", "candidates.around", "candidates.among", "candidates.statistics", since=2)
@@ -373,8 +362,8 @@ async def test_named_ones_and_what_stands_beside_them_come_without_a_filter(stor
         among=(id_of(4), id_of(5), id_of(99), id_of(7, ELSEWHERE)),
         counted=("lantern",),
     )
-    assert set((await _check_candidates(store, asked, said)).ids) == {id_of(4), id_of(5)}
-    beside = await _check_candidates(store, replace(asked, around=BESIDE, select=SELECT), said)
+    assert set((await check_candidates(store, asked, said)).ids) == {id_of(4), id_of(5)}
+    beside = await check_candidates(store, replace(asked, around=BESIDE, select=SELECT), said)
     assert set(beside.ids) == {id_of(n) for n in range(10)}
     assert beside.statistics.documents == 20
 

@@ -43,6 +43,7 @@ from memory.ports.query import (
     Query,
     Search,
     Tenant,
+    Under,
     Words,
     within,
 )
@@ -494,7 +495,7 @@ async def test_a_whole_tenant_and_everywhere_can_be_asked(store: Store) -> None:
 @refuses("tenant_wide")
 @pytest.mark.asyncio
 async def test_whole_tenants_and_everywhere_are_refused_by_name(store: Store) -> None:
-    for where in (Tenant("acme"), Everywhere()):
+    for where in (Tenant("acme"), Under("acme", ("path:a/",)), Everywhere()):
         await _assert_refused(store.query(Query(SAMPLES, where)), "tenant_wide", store)
         await _assert_refused(store.count(Query(SAMPLES, where)), "tenant_wide", store)
         await _assert_refused(store.delete_matching(Query(SAMPLES, where), 5), "tenant_wide", store)

@@ -31,8 +31,9 @@ from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries import graph
 from memory.orchestrator.entries.relations import LABELS, Relation, RelationVisibility
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
-from memory.policies.entry_query import EntryQuery, where_of
-from memory.ports.record import Key, Record, Role
+from memory.policies.entry_query import EntryQuery
+from memory.ports.query import Partitions
+from memory.ports.record import Key, Partition, Record, Role
 from tests.simulation.faults import CLOCK_ERROR
 from tests.simulation.linking.model import model_of
 from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of
@@ -258,16 +259,12 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
             (1, False, None),
             (2, False, None),
             (2, True, None),
-            (2, False, frozenset({scope.text})),
+            (2, False, Partitions((Partition(TENANT, scope.text),))),
         ):
             if dimmed and not superseded:
                 continue
             around = await engine.graphs.expand(
-                TENANT,
-                entry_id,
-                depth=depth,
-                within=where_of(TENANT, [scope]) if within else None,
-                superseded=superseded,
+                TENANT, entry_id, depth=depth, place=within, superseded=superseded
             )
             reached = (
                 {node.entry.id: node.depth for node in around.nodes},
@@ -276,7 +273,7 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
             same(
                 f"expand {entry_id} {depth} {superseded} {within}",
                 reached,
-                model.expand(entry_id, depth, superseded=superseded, scopes=within or ()),
+                model.expand(entry_id, depth, superseded=superseded, scopes=(scope.text,) if within else ()),
             )
             same("retired", around.retired, reached[0].keys() - model.visible())
         if not dimmed:

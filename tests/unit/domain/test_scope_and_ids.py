@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft, check_patch
 from memory.domain.errors import Conflict, EmbedderMismatch, InvalidInput, InvalidScopePromotion, Unsupported
-from memory.domain.scope import Scope, ScopeKind, check_promotion
+from memory.domain.scope import Scope, ScopeKind, Subtree, ancestors_of, check_promotion
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=40)
 SCOPES = st.one_of(
     st.builds(Scope.of, st.sampled_from(["session", "user", "workspace", "org"]), NAMES),
     st.builds(Scope.object, NAMES, NAMES),
+    st.lists(NAMES.filter(lambda name: len(name.encode()) <= 128), min_size=1, max_size=4).map(
+        lambda labels: Scope.path(*labels)
+    ),
 )
 
 
@@ -37,16 +40,64 @@ def test_no_two_scopes_have_one_text(one: Scope, two: Scope) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ada", "team:a", "user:", "object:t", "object::x", "object:t:", "object:a%00b:x", ":x"]
+    "text",
+    [
+        "",
+        "ada",
+        "team:a",
+        "user:",
+        "object:t",
+        "object::x",
+        "object:t:",
+        "object:a%00b:x",
+        ":x",
+        "path:",
+        "path:a",
+        "path:/",
+        "path:a//",
+        "path:a%2f/",
+        "path:a%/",
+        "path:a/**",
+        f"path:{'a' * 129}/",
+        f"path:{'a/' * 17}",
+        f"path:{('a' * 128 + '/') * 8}",
+    ],
 )
 def test_text_that_names_no_scope_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         Scope.parse(text)
 
 
+LABELS = st.lists(
+    st.sampled_from(["a", "A", "a-", "a/", "%", "\uffff", "\U0001f600"]), min_size=1, max_size=5
+)
+
+
+@given(LABELS, LABELS)
+def test_a_subtree_contains_exactly_the_paths_that_begin_with_its_labels(
+    root: list[str], labels: list[str]
+) -> None:
+    subtree, path = Scope.path(*root).subtree(), Scope.path(*labels)
+    assert path.labels == tuple(labels)
+    assert Subtree.parse(subtree.text) == subtree
+    assert subtree.contains(path) == subtree.contains(path.subtree()) == (labels[: len(root)] == root)
+    assert (path.text in (*ancestors_of(subtree.prefix), subtree.prefix)) == (root[: len(labels)] == labels)
+
+
+@pytest.mark.parametrize("text", ["path:**", "path:a/", "path:a/*", "user:a/**", "path:a//**", "**"])
+def test_text_that_names_no_subtree_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        Subtree.parse(text)
+
+
 @pytest.mark.parametrize("kind", list(ScopeKind))
 def test_nothing_is_promoted_into_a_session_or_into_its_own_kind(kind: ScopeKind) -> None:
-    scopes = {k: Scope.of(k, "x", "t" if k is ScopeKind.OBJECT else None) for k in ScopeKind}
+    scopes = {
+        kind: Scope.path("x")
+        if kind is ScopeKind.PATH
+        else Scope.of(kind, "x", "t" if kind is ScopeKind.OBJECT else None)
+        for kind in ScopeKind
+    }
     for target in (scopes[ScopeKind.SESSION], scopes[kind]):
         with pytest.raises(InvalidScopePromotion):
             check_promotion(scopes[kind], target)

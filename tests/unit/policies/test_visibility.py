@@ -30,7 +30,7 @@ def _said(record: Record, asked: EntryQuery) -> bool:
     """One condition after the other, as reads by id have them."""
     tags, at = record.fields.get("tags") or (), asked.as_of or asked.known_at
     return (
-        record.partition in asked.partitions
+        record.scope in [scope.text for scope in asked.scopes]
         and not is_expired(record, asked.known_at or NOW)
         and (is_current(record, NOW) if at is None else is_active(record, at, NOW))
         and (asked.known_at is None or was_stored(record, asked.known_at, NOW))

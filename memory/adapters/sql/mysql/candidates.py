@@ -22,7 +22,7 @@ from memory.ports import lexical
 from memory.ports.candidate_scan import head_fields, measure_heads, neighbours, place_of
 from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Head, Partitions
+from memory.ports.query import Head, Tenant
 from memory.ports.text import query_words
 
 LONG_PLACE = 512
@@ -48,9 +48,7 @@ async def candidates(
     )
     statistics, named = none_of(wanted), list(wanted.among)
     if wanted.near is not None and table.collection.vector:
-        named += await nearest(
-            connection, table, wanted, numbers if isinstance(wanted.where, Partitions) else ()
-        )
+        named += await nearest(connection, table, wanted, () if isinstance(wanted.where, Tenant) else numbers)
     found = await find(
         connection,
         table,

@@ -19,7 +19,7 @@ from memory.adapters.sql.questions import Question, question, values_and_shapes
 from memory.adapters.sql.server.candidates import laid_out, nearest, selection_for
 from memory.adapters.sql.shapes import Shape
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
-from memory.ports.query import Everywhere, Partitions
+from memory.ports.query import Everywhere, Tenant
 from memory.ports.text import query_words
 
 
@@ -29,7 +29,7 @@ async def candidates(
     numbers = await directory.numbers(connection, wanted.where)
     if not numbers:
         return await laid_out(table, wanted, (), none_of(wanted))
-    partitions = numbers if isinstance(wanted.where, Partitions) else ()
+    partitions = () if isinstance(wanted.where, Tenant) else numbers
     sought = query_words(wanted.text) if table.collection.texts else []
     stems = list(dict.fromkeys([*sought, *(wanted.counted if wanted.statistics else ())]))
     ids, statistics = list(wanted.among), none_of(wanted)

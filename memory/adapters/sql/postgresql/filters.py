@@ -10,7 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSON
 
-from memory.adapters.sql.columns import PARTITIONS, field_column
+from memory.adapters.sql.columns import field_column
 from memory.adapters.sql.conditions import OPERATORS, Conditions, SqlCondition, constant
 from memory.adapters.sql.postgresql.codec import array
 from memory.adapters.sql.postgresql.schema import indexed_part
@@ -68,13 +68,9 @@ class PgConditions(Conditions):
         """
         return self._table.c.partition_no == (sa.select(number).scalar_subquery() if some_of_it else number)
 
-    def _of_tenant(self, tenant: sa.BindParameter[Any]) -> SqlCondition:
-        partitions = sa.table(
-            self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema
-        )
-        numbers = sa.select(partitions.c.number).where(partitions.c.tenant == tenant).scalar_subquery()
+    def _of_partitions(self, numbers: sa.Select[Any]) -> SqlCondition:
         return self._table.c.partition_no == sa.any_(
-            sa.func.array(numbers)
+            sa.func.array(numbers.scalar_subquery())
         )  # an index lookup, for any number of partitions that the server expects
 
     def filter(self, shape: Shape) -> SqlCondition:

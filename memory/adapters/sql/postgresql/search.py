@@ -29,7 +29,7 @@ from memory.ports import lexical
 from memory.ports.bm25 import Scores, norms, rarities, term_scores
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Condition, Hit, Near, Partitions, RowType, Search, Where, Words
+from memory.ports.query import Condition, Hit, Near, RowType, Search, Tenant, Where, Words
 from memory.ports.record import Key, Role
 from memory.ports.text import query_words
 from memory.ports.vector_scan import exact_cosines
@@ -42,7 +42,7 @@ async def search(connection: Connection, table: PgTable, directory: PgDirectory,
     numbers = await directory.numbers(connection, wanted.where)
     if not numbers:
         return []
-    asked = numbers if isinstance(wanted.where, Partitions) else ()
+    asked = () if isinstance(wanted.where, Tenant) else numbers
     if isinstance(wanted.by, Near):
         return await _by_meaning(connection, table, wanted, wanted.by, asked) if table.embeds else []
     return await _by_words(connection, table, wanted, wanted.by, numbers, asked)

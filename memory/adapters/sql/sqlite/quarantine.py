@@ -57,7 +57,8 @@ def keys(session: Session, collection: str, where: Where, partitions: Sequence[i
     if isinstance(where, Tenant):
         rows = [row for row in rows if row[0] == where.tenant]
     elif not isinstance(where, Everywhere):
-        rows = [row for row in rows if row[2] in partitions]
+        asked = frozenset(partitions)
+        rows = [row for row in rows if row[2] in asked]
     return [Key(tenant, id_text(record_id)) for tenant, record_id, _ in rows]
 
 
