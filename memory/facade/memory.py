@@ -92,7 +92,7 @@ from memory.policies.window_exit import ELSEWHERE, WindowExitFunction
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.query import Condition, Eq, Ge, Le, Tenant, all_of
+from memory.ports.query import Condition, Eq, Ge, Le, all_of
 from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
@@ -1002,15 +1002,12 @@ class Memory(AsyncContext, LoopBound):
         ]
         asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]
         asked += [None if (at := moment("until", until)) is None else Le("created_at", at)]
-        asked.append(self._access.of_visible_sessions)
         text, most = (
             validation.text("query", query, max_bytes=MAX_QUERY_BYTES),
             validation.whole_limit(limit, default=SEARCH_LIMIT),
         )
         checked, least = search_mode(mode), least_relevance(min_relevance)
-        return await self._engine.message_search.find(
-            Tenant(self.tenant), all_of(*asked), text, most, checked, least
-        )
+        return await self._access.search_messages(all_of(*asked), text, most, checked, least)
 
     # -- derived -----------------------------------------------------------------------
 

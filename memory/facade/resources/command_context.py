@@ -22,6 +22,7 @@ from memory.facade.resources.relations import Relations
 from memory.facade.resources.scratchpads import Scratchpads
 from memory.facade.resources.short_ids import ShortIds
 from memory.facade.runtime.access import Access, Scopes
+from memory.facade.runtime.view_results import hide_outside
 from memory.facade.write_options import WriteOptions
 from memory.orchestrator.entries.relations import Relation
 from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, reference_of
@@ -94,7 +95,8 @@ class MemoryCommandContext:
     async def _readable(self, ids: Iterable[str]) -> Mapping[str, Entry]:
         """Return those of the entries that are active and readable, by id."""
         there = await self.access.engine.entries.get_many(self.access.tenant, ids)
-        return {entry_id: entry for entry_id, entry in there.items() if self._may_read(entry)}
+        readable = {entry_id: entry for entry_id, entry in there.items() if self._may_read(entry)}
+        return await hide_outside(self.access, readable)
 
     async def numbers(self, ids: Iterable[str], kind: NumberedKind = "entry") -> Mapping[str, int]:
         if self.access.hides:

@@ -32,7 +32,7 @@ class Tasks:
         await session.tasks.save("t1", title="Book a table", status="in_progress")
         open_ones = await session.tasks.list(status="in_progress")
 
-    Task ids are unique per tenant.
+    Task ids are unique per tenant; in a restricted view with scopes, per session.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class Tasks:
         )
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [draft.id]):
-            return await conversations.tasks.save((held := await self._conversation()).log, draft, held.user)
+            held = await self._conversation()
+            return await conversations.tasks.save(held.log, draft, held.user, claims=not self._access.hides)
 
     async def get(self, task_id: str) -> Task | None:
         """Return a task, or None if this session has none with this id."""
@@ -149,7 +150,9 @@ class Tasks:
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two tasks have the same id. Change one of them")
         held = await self._conversation()
-        return await self._access.engine.conversations.tasks.replace_all(held.log, drafts, held.user)
+        return await self._access.engine.conversations.tasks.replace_all(
+            held.log, drafts, held.user, claims=not self._access.hides
+        )
 
 
 _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}

@@ -26,7 +26,7 @@ from memory.domain.filters import Filter
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.provenance import parts_of
 from memory.domain.scope import Scope, ScopeKind, Subtree
-from memory.domain.session import DeletedEntry
+from memory.domain.session import DeletedEntry, FoundMessages
 from memory.domain.versions import stored_version, version_conflict, version_text
 from memory.domain.view import View, ViewRole
 from memory.facade.arguments import (
@@ -92,8 +92,8 @@ from memory.policies.entry_query import EntryQuery, SearchMode, where_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Condition, In, Or, Where
-from memory.ports.record import Key
+from memory.ports.query import Condition, In, Or, Tenant, Where, within
+from memory.ports.record import Key, Partition
 
 log = logging.getLogger(__name__)
 
@@ -709,7 +709,7 @@ class Access:
 
         It stays without if the artifact is gone or cannot be read.
         """
-        if entry.artifact_id is None:
+        if entry.artifact_id is None or not await self.visible_artifacts([entry.artifact_id]):
             return entry
         try:
             found = await self.engine.conversations.manifests.get(self.tenant, entry.artifact_id)
@@ -826,11 +826,36 @@ class Access:
 
     @property
     def of_visible_sessions(self) -> Condition | None:
-        """The condition of sessions, and of their messages, that the view may use."""
+        """The condition of sessions that the view may use; None for all."""
+        return None if self.view is None or self.view.scopes is None else sessions_of(self.view.scopes)
+
+    async def _list_sessions(self, scopes: Sequence[Scope | Subtree]) -> tuple[tuple[str, ...], list[str]]:
+        """Return the sessions of scopes, those last used first, and notes about others.
+
+        A view searches the messages of these alone. So words of other messages change
+        neither what is found nor the scores.
+        """
+        found = await self.engine.conversations.sessions.list(
+            self.tenant, asked={}, limit=validation.MAX_SCOPES, within=sessions_of(scopes)
+        )
+        notes = [
+            f"only the messages of the {validation.MAX_SCOPES:,} sessions last used were searched, and the"
+            " view has more"
+        ] * (found.cursor is not None)
+        return tuple(one.id for one in found.sessions), notes
+
+    async def search_messages(
+        self, asked: Condition | None, text: str, limit: int, mode: SearchMode, least: float | None
+    ) -> FoundMessages:
+        """Search the messages of all sessions."""
+        search = self.engine.message_search
         if self.view is None or self.view.scopes is None:
-            return None
-        conversations = tuple(conversation_scope(one) for one in self.view.sessions)
-        return Or((In("subject", self.view.users), In("scope", conversations)))
+            return await search.find(Tenant(self.tenant), asked, text, limit, mode, least)
+        sessions, notes = await self._list_sessions(self.view.scopes)
+        where = within(*(Partition(self.tenant, conversation_scope(one)) for one in sessions or ("",)))
+        found = await search.find(where, asked, text, limit, mode, least)
+        found.degraded = (*found.degraded, *notes)
+        return found
 
     async def sees_session(self, session_id: str) -> bool:
         """Return whether the view may use a session; see `visible_sessions`."""
@@ -1053,6 +1078,7 @@ class Access:
             raise InvalidInput(
                 "mode", "'semantic' needs an embedder, and none is configured. Use 'lexical' or 'hybrid'"
             )
+        notes = list[str]()
         expanding, stages = flag("expand", expand), stages_of(rerank)
         if not text.strip():
             if asked.min_relevance is not None:
@@ -1071,6 +1097,9 @@ class Access:
             )
         if self.hides:
             boosted = await self.conversation_in_view(asked.preferred.conversation_id)
+            if asked.messages:
+                sessions, notes = await self._list_sessions(asked.scopes)
+                asked = replace(asked, sessions=sessions)
             asked = replace(
                 asked,
                 preferred=replace(asked.preferred, conversation_id=boosted),
@@ -1080,6 +1109,7 @@ class Access:
         found = await advised.search(
             asked, text, explain=flag("explain", explain), expand=expanding, stages=stages
         )
+        found.degraded = (*found.degraded, *notes)
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(
                 self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)]
@@ -1090,6 +1120,14 @@ class Access:
 def _entry_notes(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what is noted about entries that a request has stored."""
     return {"entries": [(entry.id, entry.version) for entry in entries]}
+
+
+def sessions_of(scopes: Iterable[Scope | Subtree]) -> Condition:
+    """Return the condition of the sessions of these scopes and of their users."""
+    exact = [scope for scope in scopes if isinstance(scope, Scope)]
+    users = tuple(scope.id for scope in exact if scope.kind is ScopeKind.USER)
+    conversations = tuple(conversation_scope(scope.id) for scope in exact if scope.kind is ScopeKind.SESSION)
+    return Or((In("subject", users), In("scope", conversations)))
 
 
 def _kind_of(scope: Scope | str | None) -> ScopeKind | None:

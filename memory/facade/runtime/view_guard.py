@@ -63,7 +63,7 @@ _KINDS: Final = {
         Tasks.get Tasks.list Runs.get Runs.list
         Documents.find Documents.get Documents.get_many Documents.list
         Artifacts.get Artifacts.list Artifacts.read Artifacts.stream
-        Scopes.list Commands.run
+        ScopeListing.list Commands.run
     """,
     ViewCall.WRITE: """
         Memory.compact Memory.delete Memory.promote Memory.update Memory.write Memory.write_many
