@@ -31,6 +31,7 @@ from memory.domain.scope import Scope, Subtree
 from memory.domain.versions import ExpectedVersion, check_expected
 from memory.facade.arguments import Metadata, flag, length, scope_of, scope_or_subtree
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import FilterInput
 from memory.orchestrator.documents.documents import ChangeRequest, DeleteRequest, KeyRange, PutRequest
 
@@ -41,6 +42,7 @@ CHECKED_AT_ONCE = 64 * 1024
 """Characters of JSON that are checked on the event loop; longer values in a thread."""
 
 
+@guard_calls
 @explain_guesses
 class Documents:
     """Stores JSON or bytes under a key of a scope, and lists them by key.
@@ -218,6 +220,8 @@ class Documents:
             VersionConflict: A document has another version than expected.
         """
         asked = await _change_requests(changes)
+        for one in asked:
+            self._access.scope_in_view(one.scope)
         documents, tenant = self._access.engine.documents, self._access.tenant
         if flag("atomic", atomic):
             if len({one.scope for one in asked}) > 1:
