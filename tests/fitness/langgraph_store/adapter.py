@@ -99,8 +99,8 @@ class EntryStore(BaseStore):
                 raise ValueError(f"Unknown operation type: {type(op)}")
         for scope, keys in gets.items():
             for entry, places in zip(await self._get(scope, list(keys)), keys.values(), strict=True):
-                for place in places if entry else ():
-                    results[place] = Item(**self._fields_of(entry))
+                for place in places:
+                    results[place] = None if entry is None else Item(**self._fields_of(entry))
                 await self._refresh(entry, any(asked[place].refresh_ttl for place in places))
         await self._put(puts)
         return results
@@ -211,7 +211,8 @@ class BatchedEntryStore(AsyncBatchedBaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations at once."""
-        return self._store.batch(ops)
+        results: list[Result] = self._store.batch(ops)
+        return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations at once."""
