@@ -60,7 +60,7 @@ LABELS = (
     "x" * 128, "x" * 127,
 )  # fmt: skip
 """Labels of which each is data: none matches another."""
-LONG = ROOT + ("y" * 128 + "/") * 6
+LONG = ROOT + ("y" * 128 + "/") * 7
 """The beginning of scopes whose text is longer than names in many file systems."""
 TREE_SCOPES = (
     ROOT,
