@@ -279,7 +279,7 @@ async def test_pages_are_in_order_over_all_scopes(store: Store, order: str) -> N
 
 
 MANY = 520
-"""More partitions than one request of a store without subtrees names."""
+"""More partitions than some engines take in one list."""
 
 
 @clause("under.exact", "under.pages", "under.found", "under.erased", since=2)
