@@ -59,7 +59,8 @@ _KINDS: Final = {
         Entries.history Entries.iterate Entries.source_messages
         Relations.all Relations.density Relations.expand Relations.find Relations.graph
         Sessions.delegation Sessions.get Sessions.list Sessions.runs
-        Session.compactions Session.context Session.history Session.info Session.search Session.state Session.window
+        Session.compactions Session.context Session.history Session.info Session.search
+        Session.state Session.window
         Tasks.get Tasks.list Runs.get Runs.list
         Documents.find Documents.get Documents.get_many Documents.list
         Artifacts.get Artifacts.list Artifacts.read Artifacts.stream

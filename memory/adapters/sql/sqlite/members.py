@@ -23,6 +23,8 @@ import numpy.typing as npt
 
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
+from memory.adapters.sql.sqlite.words import PostingList, Vocabulary, WordIndex, postings_in
+from memory.ports import lexical
 from memory.ports.query import Where
 from memory.ports.record import Role
 from memory.ports.unit_vectors import UnitVectors
@@ -106,13 +108,17 @@ class Members:
         self.roles: npt.NDArray[np.int8] = np.empty(0, np.int8)
         self.matrices: dict[int, Matrix] | None = None
         self.vector_revisions: dict[int, int] = {}
+        self._vocabulary: Vocabulary | None = None
+        self._vocabulary_size = 0
+        self._reworded: set[int] = set()
+        """The partitions that changed since the vocabulary was read."""
         self._gone: set[int] = set()
         self._vector_places: dict[int, Ints] = {}
 
     @property
     def size(self) -> int:
         vectors = sum(m.size for m in (self.matrices or {}).values())
-        return self.numbers.nbytes * 4 + 256 * len(self.revisions) + vectors + 1024
+        return self.numbers.nbytes * 4 + 256 * len(self.revisions) + vectors + self._vocabulary_size + 1024
 
     def role_mask(self, roles: frozenset[Role]) -> npt.NDArray[np.bool_]:
         """Return which members are in these roles."""
@@ -180,6 +186,58 @@ class Members:
             if size and size % 4 == 0:
                 matrices.setdefault(size, Matrix(size // 4, self._block)).put(vectors)
 
+    def follow(self, current: Mapping[int, Revision], changed: Sequence[int]) -> None:
+        """Note the revisions of the partitions, and which of these have changed."""
+        self._reworded.update(changed, self.revisions.keys() - current.keys())
+        self.revisions = dict(current)
+        self.listed = json.dumps(list(current), separators=(",", ":"))
+
+    def postings(self, session: Session, index: WordIndex, stem: str) -> PostingList | None:
+        """Return the records with the word; None without any.
+
+        The words of many partitions are kept, and read again once a quarter of these
+        have changed. Before that, the index is read for the changed ones.
+
+        Raises:
+            ValueError: The stored values are not such numbers.
+        """
+        if len(self.revisions) == 1:
+            return index.postings(session, self.revisions, self.listed, stem)
+        known = self._vocabulary
+        if (
+            known is None
+            or 4 * len(self._reworded) > len(self.revisions)
+            or not index.is_of_this_index(session, known)
+        ):
+            known = self._vocabulary = index.vocabulary(session, self.listed)
+            self._vocabulary_size = known.size
+            self._reworded.clear()
+        listed = known.held.get(lexical.token(stem))
+        found = None if listed is None else postings_in(*listed)
+        if not self._reworded:
+            return found
+        changed = sorted(self._reworded)
+        also = index.postings(session, changed, json.dumps(changed), stem)
+        if found is None:
+            return also
+        places = self.places(found.numbers)
+        keep = (places >= 0) & ~np.isin(self.partitions[places], changed)
+        numbers, counts = found.numbers[keep], found.counts[keep]
+        if also is None:
+            return PostingList(numbers, counts)
+        return PostingList(np.concatenate([numbers, also.numbers]), np.concatenate([counts, also.counts]))
+
+    def has_words_of(self, session: Session, index: WordIndex) -> bool:
+        """Whether the kept words are those of the index.
+
+        Words of partitions that have changed since are forgotten, not compared.
+        """
+        known = self._vocabulary
+        if known is None or self._reworded or not index.is_of_this_index(session, known):
+            self._vocabulary, self._vocabulary_size = None, 0
+            return True
+        return known.same_as(index.vocabulary(session, self.listed))
+
     def same_as(self, other: Members) -> bool:
         """Whether both have the same contents."""
         alike = [
@@ -244,7 +302,8 @@ class MemberCache:
                 continue
             for one in (members, fresh):
                 self._refresh(session, table, one, current, vectors)
-            if not members.same_as(fresh):
+            has_words = table.words is None or members.has_words_of(session, table.words)
+            if not has_words or not members.same_as(fresh):
                 of = f"partition {place}" if isinstance(place, int) else f"{len(current)} partitions"
                 problems.append(f"{name}: what searches keep in memory of {of} is not what the file says")
                 if drop:
@@ -294,8 +353,7 @@ class MemberCache:
                     rows = _require_numbers(session.rows(table.members_present, (partition,)))
                     present[partition] = np.array([n for (n,) in rows], np.int64)
             members.merge(_changes(session, table, MEMBERS, changed, known), present)
-            members.revisions = dict(current)
-            members.listed = json.dumps(list(current), separators=(",", ":"))
+            members.follow(current, changed)
         wanted = {p: revision for p, (revision, _) in current.items()} if vectors else {}
         if vectors and members.vector_revisions != wanted:
             known = members.vector_revisions if members.matrices is not None else {}

@@ -129,7 +129,7 @@ def statistics(table: SqliteTable, stems: Sequence[str], population: Population)
 def _postings(session: Session, table: SqliteTable, members: Members, stem: str) -> PostingList | None:
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
-        return table.words.postings(session, members.revisions, members.listed, stem)
+        return members.postings(session, table.words, stem)
     except ValueError as exc:  # this part of the file is damaged
         raise WordIndexMismatch(table.name) from exc
     except sqlite3.Error as exc:

@@ -47,6 +47,46 @@ class PostingList(NamedTuple):
     counts: npt.NDArray[np.int64]
 
 
+class Vocabulary(NamedTuple):
+    """The words of some partitions, and the records with each, as SQLite lists them.
+
+    `built` is the version of the file's schema: it changes when an index is rebuilt.
+    """
+
+    built: int
+    held: Mapping[str, tuple[str, str]]
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes, about."""
+        return sum(200 + len(numbers) + len(counts) for numbers, counts in self.held.values())
+
+    def same_as(self, other: Vocabulary) -> bool:
+        """Whether both have the same postings, in any order."""
+        return self.held.keys() == other.held.keys() and all(
+            listed == other.held[word] or _sorted(listed) == _sorted(other.held[word])
+            for word, listed in self.held.items()
+        )
+
+
+def _sorted(listed: tuple[str, str]) -> list[tuple[str, str]]:
+    return sorted(zip(*(part.split(",") for part in listed), strict=True))
+
+
+def postings_in(numbers: str, counts: str) -> PostingList:
+    """Return the postings that SQLite listed.
+
+    Raises:
+        ValueError: The stored values are not such numbers.
+    """
+    found = PostingList(
+        np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=",")
+    )
+    if len(found.numbers) != len(found.counts):
+        raise ValueError("a record has no count, or a count no record")
+    return found
+
+
 class WordIndex:
     """The statements about one collection's index."""
 
@@ -59,6 +99,7 @@ class WordIndex:
         # without a Python object for each.
         self._holding = f"SELECT group_concat(number), group_concat(counts) FROM {name} WHERE partition_no = ? AND word = ?"  # noqa: S608
         self._holding_in_many = self._holding.replace("partition_no = ?", f"partition_no IN {LISTED}")
+        self._vocabulary = f"SELECT word, group_concat(number), group_concat(counts) FROM {name} WHERE partition_no IN {LISTED} GROUP BY word"  # noqa: S608
         self._count = f"SELECT counts FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._held = f"SELECT number, count(*) FROM {name} GROUP BY number"  # noqa: S608
 
@@ -92,14 +133,22 @@ class WordIndex:
             numbers, counts = session.row(self._holding, (*partitions, lexical.token(stem)))
         else:
             numbers, counts = session.row(self._holding_in_many, (listed, lexical.token(stem)))
-        if not numbers:
-            return None
-        found = PostingList(
-            np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=",")
-        )
-        if len(found.numbers) != len(found.counts):
-            raise ValueError("a record has no count, or a count no record")
-        return found
+        return postings_in(numbers, counts) if numbers else None
+
+    def vocabulary(self, session: Session, listed: str) -> Vocabulary:
+        """Return all words of these partitions, with the stored form of their postings.
+
+        A set of all partitions takes one statement, in place of one lookup for each
+        word and partition.
+        """
+        (built,) = session.row("PRAGMA schema_version")
+        rows = session.rows(self._vocabulary, (listed,))
+        return Vocabulary(built, {word: (numbers, counts) for word, numbers, counts in rows})
+
+    def is_of_this_index(self, session: Session, known: Vocabulary) -> bool:
+        """Whether the index has not been rebuilt since."""
+        (built,) = session.row("PRAGMA schema_version")
+        return bool(built == known.built)
 
     def count(self, session: Session, partition: int, word: str, number: int) -> int:
         """Return the packed counts of one word of one record, 0 if there are none."""
