@@ -22,6 +22,7 @@ from memory.facade.resources import source_blocking
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.route_report import RouteReport, explain_route
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import FilterInput, filter_of
 from memory.facade.transfer.backups import Backup, back_up
 from memory.facade.transfer.exporter import lines_of
@@ -36,6 +37,7 @@ from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.routing import TIERS
 
 
+@guard_calls
 @explain_guesses
 class Admin:
     """Erase, export, import, inspect, and maintain the stores.
