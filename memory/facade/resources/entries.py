@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any
 
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import Entry
@@ -14,8 +15,10 @@ from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntries, HistoryItem
 from memory.facade.arguments import Moment, flag, id_of, scope_of
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import request_of
 from memory.facade.search_options import FilterInput, filter_of
 from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.requests import RequestMark, partition_mark
 
 
 @explain_guesses
@@ -64,6 +67,7 @@ class Entries:
         *,
         scope: Scope | str | None = None,
         include_retired: bool = False,
+        request_id: str | None = None,
     ) -> DeletedEntries:
         """Delete the entries that pass a filter now, of the tenant or of one scope.
 
@@ -76,6 +80,9 @@ class Entries:
             filter: A `Filter`, or a dict such as `{"metadata.kind": "draft"}`.
             scope: A scope or its text; the whole tenant by default.
             include_retired: Also delete entries whose validity has ended.
+            request_id: As in `write`. A repeat spares entries that were written or
+                changed after the request began. If the first call was cut off, it
+                reports what it deletes itself.
 
         Returns:
             The number of deleted entries. `held` has the ids of entries that a legal
@@ -92,7 +99,20 @@ class Entries:
                 "is empty, and would delete everything. Name a condition, or use memory.admin.erase(scope)",
             )
         wanted, retired = None if scope is None else scope_of(scope), flag("include_retired", include_retired)
-        return await self._access.engine.delete_many(self._access.tenant, wanted, passing, retired=retired)
+        engine, tenant = self._access.engine, self._access.tenant
+        asked = {"filter": str(passing), "scope": None if wanted is None else wanted.text, "retired": retired}
+        about = [] if wanted is None else [partition_mark(tenant, wanted.text)]
+        request = request_of("delete_many", request_id, asked, about)
+
+        async def delete(mark: RequestMark | None) -> DeletedEntries:
+            return await engine.delete_many(tenant, wanted, passing, retired=retired, request=mark)
+
+        async def read(noted: Any) -> DeletedEntries:
+            return DeletedEntries(
+                noted["deleted"], tuple(noted["held"]), tuple(noted["kept"]), noted["is_complete"]
+            )
+
+        return await engine.requests.once(tenant, request, delete, DeletedEntries.to_dict, read)
 
     async def history(
         self,

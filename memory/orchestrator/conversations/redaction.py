@@ -42,6 +42,7 @@ from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
@@ -108,8 +109,11 @@ class Redaction:
 
     # -- one message -------------------------------------------------------------------
 
-    async def erase(self, log: Log, message_id: str) -> bool:
+    async def erase(self, log: Log, message_id: str, request: RequestMark | None = None) -> bool:
         """Erase the message of this id; false if there is none.
+
+        A repeat of the request spares a message that got the id after the request
+        began.
 
         Raises:
             LegalHoldActive: the session is under legal hold.
@@ -119,10 +123,15 @@ class Redaction:
         await self._erasure.holds.refuse_partition(log.life.partition)
         patience = RetryDeadline(self._placement, message_id)
         while (event := await log.find(message_id)) is not None:
+            if is_later(event.created_at, request):
+                break
             if await self._erase_at(log, event):
                 return True
             await patience.wait()
-        return False
+        if request is None or not request.repeats:
+            return False
+        found = await log.find(message_id, redacted=True)
+        return (found is not None and found.is_redacted) or bool(await log.erased_ids([message_id]))
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """Erase a message; false if it has changed since it was read."""

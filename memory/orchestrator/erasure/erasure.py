@@ -223,6 +223,8 @@ class Erasure:
         store: Store,
         away: set[str],
         hold: LeaseCheck | None = None,
+        *,
+        unmake: Unmakes | None = None,
     ) -> dict[Key, Came]:
         """Delete records whose home is in this store, each only at the given version.
 
@@ -232,13 +234,14 @@ class Erasure:
         Args:
             away: As in `Outbox.finish_all`.
             hold: Awaited with the number of records to delete, even if it is 0.
+            unmake: Which derived entries are deleted with each record.
 
         Returns:
             For each key, whether it was deleted, or the error: the store refused, or
             the record is under legal hold.
         """
         try:
-            return await self._delete_at(collection, at, store, away, hold)
+            return await self._delete_at(collection, at, store, away, hold, unmake)
         except StoreError as error:
             if isinstance(error, StoreUnavailable):
                 raise
@@ -246,7 +249,7 @@ class Erasure:
                 return dict.fromkeys(at, error)
         came: dict[Key, Came] = {}
         for key, version in at.items():
-            came |= await self.delete_at(collection, {key: version}, store, away, hold)
+            came |= await self.delete_at(collection, {key: version}, store, away, hold, unmake=unmake)
         return came
 
     async def _delete_at(
@@ -256,6 +259,7 @@ class Erasure:
         store: Store,
         away: set[str],
         hold: LeaseCheck | None,
+        unmake: Unmakes | None,
     ) -> dict[Key, Came]:
         with step("delete.read"):
             found = await store.get(collection, list(at))
@@ -281,11 +285,17 @@ class Erasure:
             self.deletion(collection, record, store, self._placement.next_version(record.version))
             for record in going
         ]
+        if unmake is not None:
+            deletions = [
+                replace(one, owed=(*one.owed, *unmakes(unmake)), discard_at=None) for one in deletions
+            ]
         outcomes = await self._placement.write("delete.home", store, *deletions)
         gone = [deletion for deletion, outcome in zip(deletions, outcomes, strict=True) if outcome.applied]
         tombstones = [Tombstone(deletion.key, deletion.version, deletion.owed) for deletion in gone]
         await self._outbox.finish_all(
-            [OutboxRecord(collection, store, tombstone) for tombstone in tombstones], away
+            [OutboxRecord(collection, store, tombstone) for tombstone in tombstones],
+            away,
+            mostly_idle=unmake is not None,
         )
         refusals = (
             (deletion.key, rejection_error(store, outcome))
