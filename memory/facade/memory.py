@@ -1002,7 +1002,13 @@ class Memory(AsyncContext, LoopBound):
 
         async def promote(mark: RequestMark | None) -> Entry:
             return await self._engine.derivation.promote(
-                self.tenant, source, target, overrides=overrides, delete_original=deletes, consistency=waits
+                self.tenant,
+                source,
+                target,
+                overrides=overrides,
+                delete_original=deletes,
+                consistency=waits,
+                request=mark,
             )
 
         return await self._access.once_for_entry(request, promote)

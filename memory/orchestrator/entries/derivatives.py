@@ -29,7 +29,7 @@ from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, apply
 from memory.orchestrator.storage.outbox import Item, Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.requests import UNDONE, RequestMark
 from memory.orchestrator.storage.sources import (
     CONFIRM_SOURCES,
     EntrySource,
@@ -153,7 +153,12 @@ class Derivatives:
         gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
         if gone is not None and not await self._is_confirmed(entry.key):
             await self._erasure.delete(
-                ENTRIES, entry.key, held="left", unmake="all", drops=frozenset({DELETE})
+                ENTRIES,
+                entry.key,
+                held="left",
+                unmake="all",
+                drops=frozenset({DELETE}),
+                note={UNDONE: True},
             )
             for check in checks:
                 check.gone = gone

@@ -18,7 +18,7 @@ from memory.domain.time import micros
 from memory.domain.versions import version_conflict
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission
-from memory.orchestrator.entries.writing import EntryWriter, gone_error
+from memory.orchestrator.entries.writing import EntryWriter, gone_error, refuse_gone
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
@@ -462,12 +462,13 @@ class Entries:
 
     async def _try_upsert(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
         """Try once. Returns None if another writer was faster."""
-        home = (await self._placement.locate(ENTRIES, key)).home()
-        now = self._placement.now()
+        located = await self._placement.locate(ENTRIES, key)
+        home, now = located.home(), self._placement.now()
         if home is not None and (done := await self._made_version(home[0], call.request)) is not None:
             if not await self.writer.is_shown(home[0], done):
                 raise gone_error(key.id)
             return entry_of(done), True
+        refuse_gone(call.request, located)
         if home is not None and is_expired(home[0], now):
             if call.expected:
                 raise _mismatch(call.draft, call.expected, None)

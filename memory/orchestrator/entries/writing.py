@@ -28,7 +28,7 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import BORN_IN, kept_versions
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
-from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.requests import CREATED_OVER, MADE_BY, UNDONE, RequestMark
 from memory.orchestrator.storage.sources import CONFIRMS, tracked_source, with_sources
 from memory.orchestrator.storage.versions import CLOCK_SKEW, version_at
 from memory.orchestrator.trust.trust import Trust
@@ -321,9 +321,11 @@ class EntryWriter:
         """Resolve a keyed draft whose key has an entry, or had one.
 
         An expired entry counts as absent: it is deleted, and the draft is written. One
-        under legal hold is a conflict.
+        under legal hold is a conflict. So is an entry that an earlier attempt of the
+        request may have written, and that was deleted since.
         """
         try:
+            refuse_gone(one.request, there)
             left = await self.delete_expired(one, there)
             if left is not there:
                 self._begin_now(one)
@@ -461,6 +463,26 @@ def gone_error(entry_id: str) -> Conflict:
         f"entry {entry_id}, which this request has written, was deleted, has expired or is hidden. Use a new"
         " request_id to write another entry"
     )
+
+
+def refuse_gone(request: RequestMark | None, there: LocatedRecord) -> None:
+    """Raise `Conflict` if a repeat would store again what was deleted since.
+
+    Of an expired entry, the tombstone says which request had written it.
+    """
+    tombstone, record = there.tombstone, there.record
+    if request is None or (tombstone is None and record is None):
+        return
+    if record is not None:
+        gone = int(str(record.body.get(CREATED_OVER, 0)))
+        is_own = record.body.get(REQUEST) == request.text
+        if not is_own and request.may_have_made(gone):
+            raise gone_error(record.key.id)
+    elif tombstone is not None and request.may_have_made(tombstone.version):
+        if UNDONE in tombstone.note:
+            return
+        if EXPIRED not in tombstone.note or tombstone.note.get(MADE_BY) == request.text:
+            raise gone_error(tombstone.key.id)
 
 
 def _was_deleted(one: PendingEntry, when: datetime) -> str:

@@ -34,6 +34,7 @@ from memory.domain.time import micros, moment
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
+from memory.orchestrator.storage.entry_records import REQUEST
 from memory.orchestrator.storage.generations import (
     BEFORE,
     OPERATIONS_SCOPE,
@@ -55,6 +56,7 @@ from memory.orchestrator.storage.outbox import (
     pending_versions,
 )
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import MADE_BY
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
@@ -365,7 +367,7 @@ class Erasure:
             owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),
             settles=self._outbox.completed_steps(StepLifetime.DELETED),
-            note={EXPIRED: True} if is_expired(record, self._placement.now()) else {},
+            note=_note_of(record) if is_expired(record, self._placement.now()) else {},
         )
 
     async def _delete_unreadable(
@@ -869,6 +871,11 @@ class Erasure:
         query = Query(OPERATIONS, Everywhere(), condition, limit=self._placement.settings.page)
         pages = self._placement.pages("erase.remembered", self._placement.topology.archive, query)
         return [row async for page in pages for row in page.records if isinstance(row, Record)]
+
+
+def _note_of(expired: Record) -> dict[str, JsonValue]:
+    """Return the note of the tombstone of an expired record."""
+    return {EXPIRED: True} | ({MADE_BY: expired.body[REQUEST]} if REQUEST in expired.body else {})
 
 
 def unmakes(mode: Unmakes | None) -> tuple[PendingStep, ...]:

@@ -43,6 +43,10 @@ CREATED_OVER = "created_over"
 """In the body of a session or document whose id a deleted one had: the version of the
 deletion.
 """
+UNDONE = "undone"
+"""In the note of a tombstone: the record was not confirmed, and the call that made it
+failed. So the call can be repeated.
+"""
 KEPT = timedelta(hours=24)
 """How long a request id is known."""
 MAX_RESULT_BYTES = 64 * 1024
