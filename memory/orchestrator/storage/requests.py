@@ -26,7 +26,7 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.versions import CLOCK_SKEW, version_at
 from memory.policies.visibility import is_expired
 from memory.ports.query import Has, Query, within
-from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored, Tombstone
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, When
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,8 @@ CREATED_OVER = "created_over"
 """In the body of a session or document whose id a deleted one had: the version of the
 deletion.
 """
+ERASED = "erased"
+"""In the note of a request's tombstone: what the request was about was erased."""
 UNDONE = "undone"
 """In the note of a tombstone: the record was not confirmed, and the call that made it
 failed. So the call can be repeated.
@@ -171,6 +173,8 @@ class Requests:
                         " each request, and the same id only to repeat one"
                     )
                 return BegunRequest(there, _mark(request, there, repeats=True), there.body.get("result"))
+            if isinstance(there, Tombstone) and ERASED in there.note and moment(there.version) > now - KEPT:
+                raise DeletedSince(f"the result of request_id {request.request_id!r}")
             when = (
                 Newer()
                 if isinstance(there, Corrupt)  # it is lost, and no call fails for that
@@ -260,7 +264,11 @@ class Requests:
             log.warning("the result of request %s was not noted: %s", before.key.id, error)
 
     async def forget(self, partition: Partition, generation: int) -> None:
-        """Delete the records about an erased partition."""
+        """Delete the records about an erased partition.
+
+        Their tombstones make a repeat fail, so that it does not store again what was
+        erased.
+        """
         archive = self._placement.topology.archive
         query = Query(
             REQUESTS,
@@ -276,7 +284,8 @@ class Requests:
                     head.key,
                     version=self._placement.next_version(head.version),
                     when=AtVersion(head.version),
-                    discard_at=self._placement.tombstone_until(),
+                    note={ERASED: True},
+                    discard_at=max(self._placement.tombstone_until(), self._placement.now() + KEPT),
                 )
                 for head in page.heads
             ]
