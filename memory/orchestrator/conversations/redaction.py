@@ -10,6 +10,7 @@ before that event, and then found, or conflicts with it and summarises again.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource,
 from memory.orchestrator.conversations.tasks.runs import Runs
 from memory.orchestrator.conversations.tasks.tasks import Tasks
 from memory.orchestrator.conversations.window_exits import WindowExitHandler, reset_answers
-from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.erasure.erasure import Erased, Erasure, documents_of, entries_of
 from memory.orchestrator.storage.collections import (
     FORKED_FROM,
     MESSAGES,
@@ -44,7 +45,7 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
-from memory.ports.record import Key, PendingStep, Record
+from memory.ports.record import Key, Partition, PendingStep, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 logger = logging.getLogger(__name__)
@@ -339,7 +340,8 @@ class Redaction:
         await self._placement.write_one("user.end", self._placement.topology.archive, gone)
 
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
-        sessions, messages, entries, held = 0, 0, 0, dict[str, None]()
+        sessions, messages, held = 0, 0, dict[str, None]()
+        erased: Erased = Counter()
         for session_id in await self._sessions_of(tenant, user):
             try:
                 await self._sessions.delete(tenant, session_id)
@@ -372,10 +374,10 @@ class Redaction:
                     except LegalHoldActive as error:
                         held[f"{kept.collection.name} of {user} in sessions of others: {error}"] = None
         try:
-            entries = await self._erasure.erase_scope(tenant, Scope.user(user))
+            erased = await self._erasure.erase(Partition(tenant, Scope.user(user).text))
         except LegalHoldActive as error:
             held[f"scope user:{user}: {error}"] = None
-        return ErasedUser(sessions, messages, entries, list(held))
+        return ErasedUser(sessions, messages, entries_of(erased), list(held), documents_of(erased))
 
     async def _sessions_of(self, tenant: str, user: str) -> Sequence[str]:
         found, cursor = list[str](), None

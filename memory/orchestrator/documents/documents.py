@@ -526,12 +526,7 @@ class Documents:
         for one, there in zip(changes, stored, strict=True):
             if isinstance(one, PutRequest):
                 self._check_put(one, there)
-        puts = [
-            (one, key, there)
-            for one, key, there in zip(changes, keys, stored, strict=True)
-            if isinstance(one, PutRequest)
-        ]
-        async with self._quotas.admit(tenant, _growth(puts)):
+        async with self._quotas.admit(tenant, _growth(list(zip(changes, keys, stored, strict=True)))):
             return await self._apply(tenant, changes, keys, stored, request)
 
     async def _apply(
@@ -852,17 +847,16 @@ def _body(asked: PutRequest, nonce: str) -> dict[str, JsonValue]:
     return body
 
 
-def _growth(puts: Sequence[tuple[PutRequest, Key, Stored | None]]) -> list[NewEntry]:
-    """Return by how much puts enlarge their documents, for quotas."""
-    grown: list[NewEntry] = []
-    for asked, key, stored in puts:
-        more = asked.value.size + len(asked.key.encode()) + _json_size(asked.metadata)
+def _growth(changes: Sequence[tuple[ChangeRequest, Key, Stored | None]]) -> list[NewEntry]:
+    """Return by how much changes of one scope enlarge it as a whole, for quotas."""
+    more = 0
+    for asked, _, stored in changes:
+        if isinstance(asked, PutRequest):
+            more += asked.value.size + len(asked.key.encode()) + _json_size(asked.metadata)
         if isinstance(stored, Record):
             fields: Mapping[str, Any] = stored.fields
             more -= fields["size"] + len(fields["key"].encode()) + _json_size(stored.body.get("metadata", {}))
-        if more > 0:
-            grown.append(NewEntry(key, asked.scope, more, derived=False))
-    return grown
+    return [NewEntry(changes[0][1], changes[0][0].scope, more, derived=False)] if more > 0 else []
 
 
 def _json_size(metadata: Mapping[str, JsonValue]) -> int:

@@ -26,12 +26,22 @@ class NewEntry:
     scope: str
     size: int
     derived: bool
+    is_new: bool = True
+    """False for an entry or document that exists and grows by `size`."""
 
     @classmethod
     def of(cls, record: Record, *, derived: bool) -> NewEntry:
-        return cls(
-            record.key, record.scope, sum(len(text.encode()) for text in record.texts.values()), derived
-        )
+        return cls(record.key, record.scope, _size(record), derived)
+
+    @classmethod
+    def growth(cls, before: Record, after: Record) -> list[NewEntry]:
+        """Return by how much an edit enlarges an entry; nothing if it does not."""
+        more = _size(after) - _size(before)
+        return [cls(after.key, after.scope, more, derived=False, is_new=False)] if more > 0 else []
+
+
+def _size(record: Record) -> int:
+    return sum(len(text.encode()) for text in record.texts.values())
 
 
 class Admission(Protocol):

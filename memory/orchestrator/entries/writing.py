@@ -16,7 +16,9 @@ from memory.orchestrator.erasure.erasure import EXPIRED, Erasure
 from memory.orchestrator.storage.collections import DIGEST, ENTRIES, SEQUENCE
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
 from memory.orchestrator.storage.entry_records import (
+    KEY,
     REQUEST,
+    WRITTEN_AS,
     apply_draft,
     entry_of,
     record_of,
@@ -337,9 +339,6 @@ class EntryWriter:
                 one.entry = await self._replay_write(one, there)
         except Conflict as conflict:
             one.conflict = conflict
-        except LegalHoldActive as held:
-            problem = f"key {one.draft.key!r} has an expired entry {held}"
-            one.conflict = Conflict(problem, one.record.key.id)
 
     def _begin_now(self, one: PendingEntry) -> None:
         """Let the entry begin after the one that was deleted for it."""
@@ -366,7 +365,7 @@ class EntryWriter:
             What is under the key now.
 
         Raises:
-            LegalHoldActive: The expired entry is under legal hold.
+            Conflict: The expired entry is under legal hold.
         """
         draft, record = one.draft, there.record
         if draft.address is None or isinstance(draft, ImportedDraft) or record is None:
@@ -375,8 +374,20 @@ class EntryWriter:
             return there
         if one.request is not None and record.body.get(REQUEST) == one.request.text:
             return there
-        await self._erasure.delete(ENTRIES, record.key, at=record.version)
+        await self.free_key(record)
         return await self._placement.locate(ENTRIES, record.key)
+
+    async def free_key(self, expired: Record) -> None:
+        """Delete an expired entry, whose key counts as free.
+
+        Raises:
+            Conflict: The entry is under legal hold.
+        """
+        try:
+            await self._erasure.delete(ENTRIES, expired.key, at=expired.version)
+        except LegalHoldActive as held:
+            problem = f"key {expired.body.get(KEY)!r} has an expired entry {held}"
+            raise Conflict(problem, expired.key.id) from None
 
     async def _replay_write(self, one: PendingEntry, there: LocatedRecord) -> Entry:
         """Return the first result of a keyed write: the entry as first stored.
@@ -444,7 +455,7 @@ def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
 
     None if the draft is a repeat of it.
     """
-    if stands.fields.get(DIGEST) == one.record.fields[DIGEST]:
+    if one.record.fields[DIGEST] in (stands.fields.get(DIGEST), stands.body.get(WRITTEN_AS)):
         return None
     if one.draft.key is None:
         return None  # its id derives from all that the request asks for

@@ -33,7 +33,7 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.cache import Cache
-from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
+from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, ENTRY_VERSIONS, OPERATIONS
 from memory.orchestrator.storage.entry_records import REQUEST
 from memory.orchestrator.storage.generations import (
     BEFORE,
@@ -885,6 +885,10 @@ def unmakes(mode: Unmakes | None) -> tuple[PendingStep, ...]:
 
 def entries_of(erased: Erased) -> int:
     return sum(count for (collection, _), count in erased.items() if collection == ENTRIES.name)
+
+
+def documents_of(erased: Erased) -> int:
+    return sum(count for (collection, _), count in erased.items() if collection == DOCUMENTS.name)
 
 
 def _asked_of(operation: Record) -> tuple[Partition, int]:

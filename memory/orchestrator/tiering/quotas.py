@@ -167,7 +167,7 @@ class Quotas:
         found: dict[QuotaScope, list[NewEntry]] = {}
         for quota in self.quotas:
             for one in new_entries:
-                if quota.is_for(tenant, one.scope):
+                if quota.is_for(tenant, one.scope) and (one.is_new or quota.measure != "entries"):
                     found.setdefault(
                         QuotaScope(quota, tenant, one.scope if quota.per == "scope" else ""), []
                     ).append(one)
