@@ -108,9 +108,12 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         )
         if inspect.isasyncgen(made):
             return _iterate(self, made)
-        value = self._loop.run(made) if inspect.iscoroutine(made) else made
-        if ends and self._owns_loop:
-            self._loop.stop_and_wait()
+        if not inspect.iscoroutine(made):
+            return self._handed_out(made)
+        if not (ends and self._owns_loop):
+            return self._handed_out(self._loop.run(made))
+        value = self._loop.close_and_wait(made)
+        self._loop.stop_and_wait()
         return self._handed_out(value)
 
     call.__doc__ = _doc(method)
