@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Never, NoReturn
 
@@ -134,9 +135,12 @@ def _iterate(twin: SyncWrapper, items: AsyncGenerator[Any, Never]) -> Iterator[A
 
 
 def _doc(original: Any) -> str:
-    return (
+    doc = (
         (inspect.getdoc(original) or "")
         .replace("async with", "with")
         .replace("async for", "for")
         .replace("await ", "")
     )
+    if not isinstance(original, type):
+        return doc
+    return re.sub(rf"\b{original.__name__}\(", f"Blocking{original.__name__}(", doc)

@@ -52,9 +52,9 @@ MessageLike = Message | Mapping[str, Any] | object
 class Session:
     """The conversation of one session, and the window of it that a model is sent.
 
-        session = memory.session("s1", user="ada", system="You are a helpful
-        assistant.") await session.append({"role": "user", "content": "hello"}) context
-        = await session.context(4_000)
+        session = memory.session("s1", user="ada", system="You are helpful.")
+        await session.append({"role": "user", "content": "hello"})
+        context = await session.context(4_000)
 
     Making a `Session` calls no store. The first call creates the session if there is
     none; with `create=False` it raises `NotFound` instead.
