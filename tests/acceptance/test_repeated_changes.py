@@ -301,7 +301,7 @@ async def test_a_repeated_deletion_of_documents_spares_later_ones(memory: Memory
 async def test_a_repeated_group_changes_nothing(memory: Memory, atomic: bool) -> None:
     documents = memory.documents
     await documents.put(ADA, "gone", 1)
-    group = [DocumentPut(ADA, "a", 1), DocumentPut(ADA, "b", b"2"), DocumentDelete(ADA, "gone")]
+    group: list[Any] = [DocumentPut(ADA, "a", 1), DocumentPut(ADA, "b", b"2"), DocumentDelete(ADA, "gone")]
     first = await documents.apply(group, atomic=atomic, request_id="r1")
     await documents.put(ADA, "a", "later")
     await documents.put(ADA, "gone", "later")

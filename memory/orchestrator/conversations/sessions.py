@@ -38,8 +38,8 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.requests import (
     CREATED_OVER,
-    DeletedSince,
     RequestMark,
+    deleted_since,
     was_made_by,
     with_made_by,
 )
@@ -228,7 +228,7 @@ class SessionRecords:
                 if request is not None and (
                     draft.id is None or request.may_have_made(outcome.stored.version)
                 ):
-                    raise DeletedSince(f"session {session_id!r}")
+                    raise deleted_since(f"session {session_id!r}")
                 record = replace(record, body={**record.body, CREATED_OVER: outcome.stored.version})
                 await self._outbox.finish(
                     OutboxRecord(SESSIONS, self._placement.topology.archive, outcome.stored)

@@ -50,7 +50,7 @@ from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, deletion_steps
 from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.requests import CREATED_OVER, MADE_BY, DeletedSince, RequestMark
+from memory.orchestrator.storage.requests import CREATED_OVER, MADE_BY, RequestMark, deleted_since
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import part_of
 from memory.orchestrator.storage.versions import version_at
@@ -805,7 +805,7 @@ def _find_made(asked: PutRequest, stored: Stored | None, request: RequestMark | 
     elif isinstance(stored, Tombstone):
         gone = stored.version
     if request.may_have_made(gone):
-        raise DeletedSince(f"document {asked.key!r} of scope '{asked.scope}'")
+        raise deleted_since(f"document {asked.key!r} of scope '{asked.scope}'")
     return None
 
 

@@ -18,7 +18,7 @@ from memory.orchestrator.storage.entry_records import REQUEST
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.requests import DeletedSince, RequestMark
+from memory.orchestrator.storage.requests import RequestMark, deleted_since
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
@@ -111,7 +111,7 @@ class Relations:
                     return made
                 gone = (await self._placement.locate(RELATIONS, key)).tombstone
                 if gone is not None and request.may_have_made(gone.version):
-                    raise DeletedSince(f"the relation {label!r} of entry {source_id}")
+                    raise deleted_since(f"the relation {label!r} of entry {source_id}")
         try:
             source = await self._entries.live_record(tenant, source_id, active=restored_from is None)
             await self._entries.live_record(tenant, target_id, active=restored_from is None)

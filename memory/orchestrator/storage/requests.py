@@ -124,10 +124,12 @@ class BegunRequest:
 class DeletedSince(Conflict):
     """What a repeat would store again may have been deleted since the first attempt."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what} was deleted after this request began. Use a new request_id to store it again"
-        )
+
+def deleted_since(what: str) -> DeletedSince:
+    """Return the conflict of a repeat that would store a deleted thing again."""
+    return DeletedSince(
+        f"{what} was deleted after this request began. Use a new request_id to store it again"
+    )
 
 
 class Requests:
@@ -174,7 +176,7 @@ class Requests:
                     )
                 return BegunRequest(there, _mark(request, there, repeats=True), there.body.get("result"))
             if isinstance(there, Tombstone) and ERASED in there.note and moment(there.version) > now - KEPT:
-                raise DeletedSince(f"the result of request_id {request.request_id!r}")
+                raise deleted_since(f"the result of request_id {request.request_id!r}")
             when = (
                 Newer()
                 if isinstance(there, Corrupt)  # it is lost, and no call fails for that

@@ -50,8 +50,8 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import (
     CREATED_OVER,
-    DeletedSince,
     RequestMark,
+    deleted_since,
     was_made_by,
     with_marks,
 )
@@ -752,7 +752,7 @@ def _find_made(stands: Stored | None, path: str, request: RequestMark | None) ->
             return stands
         gone = stands.body.get(CREATED_OVER, 0)
     if request.may_have_made(gone):
-        raise DeletedSince(f"artifact {path!r}")
+        raise deleted_since(f"artifact {path!r}")
     return None
 
 

@@ -92,6 +92,7 @@ class _FoundMade(Exception):
     """An earlier attempt of the request has appended its event already."""
 
     def __init__(self, event: Event) -> None:
+        super().__init__(event)
         self.event = event
 
 

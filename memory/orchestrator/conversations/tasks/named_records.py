@@ -17,8 +17,8 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import (
-    DeletedSince,
     RequestMark,
+    deleted_since,
     is_later,
     was_made_by,
     with_marks,
@@ -168,7 +168,7 @@ class NamedRecords:
         if request is None:
             return None
         if isinstance(there, Tombstone) and request.may_have_made(there.version):
-            raise DeletedSince(f"{self._collection.name[:-1]} {name!r}")
+            raise deleted_since(f"{self._collection.name[:-1]} {name!r}")
         return there if isinstance(there, Record) and was_made_by(there, request) else None
 
     async def delete(

@@ -39,8 +39,8 @@ from memory.orchestrator.storage.places import Places
 from memory.orchestrator.storage.requests import (
     CREATED_OVER,
     MADE_BY,
-    DeletedSince,
     RequestMark,
+    deleted_since,
     marks_with,
     was_made_by,
 )
@@ -128,7 +128,7 @@ class Handle:
     def refuse_later_life(self, request: RequestMark) -> None:
         """Raise `Conflict` if the session was created again since the request began."""
         if request.may_have_made(int(str(self._record.body.get(CREATED_OVER, 0)))):
-            raise DeletedSince(f"session {self.id!r}")
+            raise deleted_since(f"session {self.id!r}")
 
     async def refuse_if_over(self) -> None:
         """Raise `NotFound` if this handle knows that the session has expired.
