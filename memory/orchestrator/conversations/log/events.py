@@ -17,6 +17,7 @@ from memory.orchestrator.conversations.blobs.large_texts import Artifacts, trunc
 from memory.orchestrator.storage.collections import SAID_BY
 from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.orchestrator.storage.requests import MADE_BY, MOST_MARKS, RequestMark
 from memory.policies.passage_splitting import parts_of
 from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, PendingStep, Record
@@ -305,6 +306,17 @@ class Event:
             parts=max(self.parts, parts),
             owed=owing,
         )
+
+    def was_made_by(self, request: RequestMark) -> bool:
+        """Return whether the request has changed the message."""
+        marks: Any = self.draft.data.get(MADE_BY, ())
+        return request.text in marks
+
+    def with_made_by(self, request: RequestMark) -> Event:
+        """Return the event with the mark of a request that changes its message."""
+        marks: Any = self.draft.data.get(MADE_BY, ())
+        data = {**self.draft.data, MADE_BY: [*marks, request.text][-MOST_MARKS:]}
+        return replace(self, draft=replace(self.draft, data=data))
 
     def with_number(self, number: int, *, version: int, now: datetime) -> Event:
         """Return the event in the history, under this number.

@@ -16,6 +16,7 @@ from datetime import timedelta
 from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
+from memory.domain.time import moment
 from memory.orchestrator.conversations.blobs.large_texts import (
     Artifacts,
     chunks_of,
@@ -51,6 +52,7 @@ from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.cooperative import iterate_cooperatively
@@ -84,6 +86,18 @@ It is called again whenever another writer was first.
 
 AT_ONCE = 100
 """Events that are prepared before other tasks get a turn."""
+
+
+class _FoundMade(Exception):
+    """An earlier attempt of the request has appended its event already."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__(event)
+        self.event = event
+
+
+class _MayBeMade(Exception):
+    """Events that were not looked at may include that of the request."""
 
 
 class Log:
@@ -465,6 +479,27 @@ class Log:
                 }
         return found
 
+    async def find_made(self, request: RequestMark | None) -> Event | None:
+        """Return the event that an earlier attempt of the request appended, or None.
+
+        Only a repeat reads anything: the events since the request began.
+        """
+        if request is None or not request.repeats:
+            return None
+        asked = And((Eq("conversation_id", self.life.session_id), Ge("created_at", moment(request.since))))
+        query = Query(
+            MESSAGES,
+            within(self.life.partition),
+            asked,
+            (Order("created_at"),),
+            self._placement.settings.page,
+        )
+        async for page in self._placement.pages("log.made", self.store, query):
+            for event in self.events_of(page.records):
+                if event.draft.nonce == request.text:
+                    return event
+        return None
+
     async def first(self, asked: Condition) -> Event | None:
         """Return the first event that matches the condition."""
         of_it = And((Eq("conversation_id", self.life.session_id), asked))
@@ -500,6 +535,27 @@ class Log:
             self._seen.keep(event)
 
     # -- writing -----------------------------------------------------------------------
+
+    async def append_once(self, decide: Decide, request: RequestMark | None) -> list[Event]:
+        """Append like `append`, but at most once for a request.
+
+        `decide` returns at most one event, which gets the request's mark as its nonce.
+        A repeat of the request returns the event that an earlier attempt appended.
+        """
+        if request is None:
+            return await self.append(decide)
+        patience = RetryDeadline(self._placement, self.life.session_id)
+        while True:
+            looked_at = (self._seen or await self.load()).state.place
+            if (made := await self.find_made(request)) is not None:
+                return [made]
+            try:
+                return await self.append(_deciding_once(decide, request, looked_at))
+            except _FoundMade as found:
+                return [found.event]
+            except _MayBeMade:
+                request = replace(request, repeats=True)
+                await patience.wait()
 
     async def append(self, decide: Decide) -> list[Event]:
         """Append the events that `decide` returns, at the next places in order.
@@ -556,6 +612,9 @@ class Log:
             events = self._events(seen.state, left if together else left[:1])
             outcomes = await self._put(events)
             if all(self._is_ours(outcome, event) for outcome, event in zip(outcomes, events, strict=True)):
+                events = [
+                    self._as_stored(outcome, event) for outcome, event in zip(outcomes, events, strict=True)
+                ]
                 for event in events:
                     seen.take(event)
                     self._note_put(event)
@@ -695,9 +754,8 @@ class Log:
         ]
 
     def _with_nonce(self, draft: Draft) -> Draft:
-        return replace(
-            draft, nonce=self._placement.nonce(), owed=(*draft.owed, *self._passages.owed_by(draft))
-        )
+        nonce = draft.nonce or self._placement.nonce()
+        return replace(draft, nonce=nonce, owed=(*draft.owed, *self._passages.owed_by(draft)))
 
     def _events(self, state: State, drafts: Sequence[Draft]) -> list[Event]:
         events: list[Event] = []
@@ -732,6 +790,11 @@ class Log:
             return True
         there = self._event(outcome.stored)
         return there is not None and there.draft.nonce == event.draft.nonce
+
+    def _as_stored(self, outcome: Outcome, event: Event) -> Event:
+        """Return an own event as stored: perhaps by another attempt of its request."""
+        there = None if outcome.applied else self._event(outcome.stored)
+        return event if there is None or there.version == event.version else there
 
     async def _meet(self, seen: LogSnapshot, outcomes: Sequence[Outcome], events: Sequence[Event]) -> None:
         """Take in the events that occupy the places.
@@ -770,6 +833,7 @@ class Log:
         *,
         anew: bool = False,
         said_by: tuple[str, ...] | None = None,
+        request: RequestMark | None = None,
     ) -> Event | None:
         """Change the message at its place; None if it has changed since it was read.
 
@@ -788,6 +852,7 @@ class Log:
         new = event.with_message(
             message, tokens, artifacts=artifacts, owed=owed, said_by=said_by, version=version, now=now
         )
+        new = new if request is None else new.with_made_by(request)
         changed = await self._put_over(
             event, new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))
         )
@@ -848,3 +913,17 @@ class Log:
         await self.append(
             lambda _: [Draft(EventType.EDITED, data=data, belongs_to_erasure=event.is_redacted)]
         )
+
+
+def _deciding_once(decide: Decide, request: RequestMark, looked_at: int) -> Decide:
+    """Return `decide` for a request, whose event is not up to the place `looked_at`."""
+
+    def decide_once(seen: LogSnapshot) -> Sequence[Draft]:
+        for event in seen.events.values():
+            if event.draft.nonce == request.text:
+                raise _FoundMade(event)
+        if any(place not in seen.events for place in range(looked_at + 1, seen.state.place + 1)):
+            raise _MayBeMade
+        return [replace(draft, nonce=request.text) for draft in decide(seen)]
+
+    return decide_once
