@@ -206,9 +206,9 @@ class Artifacts:
         return await engine.requests.once(tenant, request, delete, noted_flag, read_flag)
 
     async def _was_deleted_by(self, artifact: ArtifactRef, mark: RequestMark) -> bool:
-        One that is named by its id counts as deleted once it is gone.
+        """Return whether an earlier attempt of the request deleted the artifact.
 
-        One that is named by its id is gone, whoever deleted it.
+        One that is named by its id counts as deleted once it is gone.
         """
         if not isinstance(artifact, tuple):
             return True
