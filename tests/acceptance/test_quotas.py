@@ -54,19 +54,18 @@ async def test_two_writers_stay_within_a_quota_but_for_what_is_under_way(
 
 
 async def test_an_edit_that_enlarges_an_entry_needs_room(config: dict[str, Any], clock: Clock) -> None:
-    quota = {"quotas": [{"name": "personal", "scope_kinds": ["user"], "bytes": 20_000}]}
+    quota: dict[str, Any] = {"quotas": [{"name": "personal", "scope_kinds": ["user"], "bytes": 20_000}]}
     async with Memory(config, clock=clock, embedder="none", **quota) as memory:
         made = await memory.write("x" * 9_000, scope=USER, key="k")
-        for change in (
-            lambda: memory.update(made.id, content="y" * 25_000),
-            lambda: memory.write("y" * 25_000, scope=USER, key="k", if_exists="replace"),
-            lambda: memory.write("y" * 25_000, scope=USER, key="k", if_exists="update"),
-        ):
+        with pytest.raises(QuotaExceeded, match=r"personal.*bytes"):
+            await memory.update(made.id, content="y" * 25_000)
+        modes: list[Any] = ["replace", "update"]
+        for mode in modes:
             with pytest.raises(QuotaExceeded, match=r"personal.*bytes"):
-                await change()
+                await memory.write("y" * 25_000, scope=USER, key="k", if_exists=mode)
         assert await memory.get(made.id) == made
         assert (await memory.update(made.id, content="z" * 8_000)).content == "z" * 8_000
-    entries = {"quotas": [{"name": "personal", "scope_kinds": ["user"], "entries": 1}]}
+    entries: dict[str, Any] = {"quotas": [{"name": "personal", "scope_kinds": ["user"], "entries": 1}]}
     async with Memory("memory://", clock=clock, embedder="none", **entries) as memory:
         made = await memory.write("x", scope=USER)
         assert (await memory.update(made.id, content="longer")).content == "longer"

@@ -131,14 +131,16 @@ async def test_a_change_shows_no_entry_of_a_blocked_source(memory: Memory) -> No
     made = await memory.write("secret tea", scope="user:ada", key="drink", source=WEB)
     plain = await memory.write("tea", scope="user:ada", source=WEB)
     await memory.admin.block_source(source=WEB, reason="wrong")
-    for call in (
-        lambda: memory.update(made.id, title="Drink"),
-        lambda: memory.update(plain.id, expected_version=plain.version),
-        lambda: memory.update(plain.id, content="coffee"),
-    ):
+    changes: list[dict[str, Any]] = [
+        {"entry_id": made.id, "title": "Drink"},
+        {"entry_id": plain.id, "expected_version": plain.version},
+        {"entry_id": plain.id, "content": "coffee"},
+    ]
+    for change in changes:
         with pytest.raises(NotFound):
-            await call()
-    for mode in ("update", "keep"):
+            await memory.update(**change)
+    modes: list[Any] = ["update", "keep"]
+    for mode in modes:
         with pytest.raises(Conflict, match="hidden by a blocked source") as caught:
             await memory.write("tea", scope="user:ada", key="drink", if_exists=mode)
         assert "secret" not in str(caught.value)

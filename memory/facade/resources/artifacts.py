@@ -212,7 +212,7 @@ class Artifacts:
     async def _was_deleted_by(self, artifact: ArtifactRef, mark: RequestMark) -> bool:
         """Return whether an earlier attempt of the request deleted the artifact.
 
-        One that is named by its id is gone, whoever deleted it.
+        One that is named by its id counts as deleted once it is gone.
         """
         if not isinstance(artifact, tuple):
             return True

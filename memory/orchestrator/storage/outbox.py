@@ -420,16 +420,41 @@ class Outbox:
             await self._placement.write(DELIVERIES.get(name, DELIVER), target, *sent) if sent else ()
         )
         came: list[Came] = []
-        for (pending, _), write in zip(items, writes, strict=True):
+        for (pending, owed), write in zip(items, writes, strict=True):
             try:
-                came.append(
-                    write
-                    if isinstance(write, bool)
-                    else await self.is_settled(pending, target, write, next(outcomes), away)
-                )
+                if isinstance(write, bool):
+                    came.append(write)
+                    continue
+                outcome = next(outcomes)
+                done = await self.is_settled(pending, target, write, outcome, away)
+                if not done and outcome.status is Status.REJECTED:
+                    done = await self._deliver_restamped(name, target, pending, owed, away)
+                came.append(done)
             except Exception as error:  # noqa: BLE001 - of one delivery
                 came.append(error)
         return came
+
+    async def _deliver_restamped(
+        self, name: str, target: Store, pending: OutboxRecord, owed: PendingStep, away: set[str]
+    ) -> bool:
+        """Deliver once more, if the owner has got the generation of the target since.
+
+        Otherwise a search would miss the entry until a sweep delivers it.
+        """
+        now = (await self._placement.locate(pending.collection, pending.owner.key)).record
+        owner = pending.owner
+        if not isinstance(owner, Record) or now is None or now.version != owner.version:
+            return False
+        if now.generation == owner.generation:
+            return False
+        again = replace(pending, owner=replace(owner, generation=now.generation))
+        write = self._write(again, owed)
+        if isinstance(write, bool):
+            return write
+        (outcome,) = await self._placement.write(DELIVERIES.get(name, DELIVER), target, write)
+        return outcome.status is not Status.REJECTED and await self.is_settled(
+            again, target, write, outcome, away
+        )
 
     def _write(self, pending: OutboxRecord, owed: PendingStep) -> Delivery | bool:
         """Return the write of a delivery.

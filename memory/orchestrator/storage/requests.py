@@ -133,7 +133,7 @@ class BegunRequest:
 
 
 class DeletedSince(Conflict):
-    """What a repeat would store again may have been deleted since the first attempt."""
+    """The result of the first attempt may be deleted, and a repeat would restore it."""
 
 
 def deleted_since(what: str) -> DeletedSince:
