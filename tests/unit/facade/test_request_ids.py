@@ -28,19 +28,20 @@ CLASSES = {
     "session.stream": MessageStream,
 }
 READS = {
-    "Memory": "browse enrichment for_tenant get get_many open retrieve scoped search search_messages session",
+    "Memory": "browse enrichment for_tenant get get_many open restrict retrieve scoped search search_messages session",
     "ScopedMemory": "get get_many retrieve browse search",
     "entries": "history iterate source_messages",
     "relations": "all density expand find graph",
     "short_ids": "resolve resolve_many",
     "sessions": "delegation get list runs",
     "scratchpads": "read",
-    "documents": "get get_many list",
+    "documents": "find get get_many list",
+    "scopes": "list",
     "artifacts": "get list read stream",
     "commands": "schema",
     "admin": "audit blocked_sources check compare export plan rolled_back_stores route stats where why",
     "admin.legal_holds": "list",
-    "session": "compactions context history info search state stream",
+    "session": "compactions context history info search state stream window",
     "session.tasks": "get list",
     "session.runs": "get list",
 }
