@@ -22,7 +22,7 @@ from memory.orchestrator.entries.orphans import OrphanCollector
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.maintenance.reindexing import Reindexer
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance, BudgetExhausted
-from memory.orchestrator.storage.collections import SESSIONS
+from memory.orchestrator.storage.collections import ARTIFACTS, SESSIONS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.lease import Lease, LeaseCheck, LeaseNotHeld
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
@@ -600,7 +600,12 @@ class Maintenance:
         )
         async for page in self._cached[collection].slice("sweep.cache", store, query):
             rows = [row for row in page.records if isinstance(row, Record)]
-            old = [(collection, row) for row in rows if row.cached_at is None or row.cached_at < oldest]
+            old = [
+                (collection, row)
+                for row in rows
+                if (row.cached_at is None or row.cached_at < oldest)
+                and collection is not ARTIFACTS  # copies of windows have an expiry
+            ]
             purged += await self._forget(store, old, report, hold)
         return purged
 
