@@ -60,5 +60,5 @@ async def _lose_copies(config: dict[str, Any]) -> None:
 
     at = urlsplit(config["tiers"]["short"])
     async with Redis(host=at.hostname or "", port=at.port or 0) as client:
-        async for key in client.scan_iter(match="*artifacts*"):
+        async for key in client.scan_iter(match="*:r:artifacts:*"):
             await client.delete(key)

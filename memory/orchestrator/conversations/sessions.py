@@ -350,7 +350,7 @@ class SessionRecords:
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
             log = Log(self._placement, self.uploads, self.passages, life, self._reload_life, self.copies)
-        log.messages = max(log.messages, info_of(record).message_count)
+        log.messages = max(log.messages, int(record.body.get("messages", 0)))
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]

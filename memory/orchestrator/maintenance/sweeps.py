@@ -255,6 +255,7 @@ class Maintenance:
                 [] if self._rollback_detector.known else forgetting
             ),  # marks and tombstones may show what a store has lost
             (self._clear_cache, report, hold),
+            (self._count, report, "purged", self._sessions.copies.purge_expired, hold),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
             (self._retain, report, hold, away),
             (self._apply_rules, report, hold, away),

@@ -378,6 +378,7 @@ class Log:
             _, copy = await both_at_once(self._refresh(()), finding)
             now = self._seen or seen
         found: dict[int, Event] = {}
+        self._copied = None
         if copy is not None:
             try:
                 found = now.take_copy(copy) or {}

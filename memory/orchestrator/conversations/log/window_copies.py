@@ -36,10 +36,12 @@ from memory.orchestrator.conversations.log.folding import State
 from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.log.seen import WindowCopy, is_cacheable
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
+from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
-from memory.orchestrator.storage.topology import part_of
+from memory.orchestrator.storage.topology import leaves_of, part_of
 from memory.ports.cooperative import iterate_cooperatively
+from memory.ports.query import Everywhere, Lt, Query
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Purge, Put, When
@@ -77,10 +79,11 @@ class CopyExtent:
     place: int
     read: int
     version: int
+    read_since: datetime
 
     @classmethod
     def of(cls, copy: WindowCopy) -> CopyExtent:
-        return cls(copy.place, copy.read, copy.version)
+        return cls(copy.place, copy.read, copy.version, copy.read_since)
 
 
 def copy_key(life: SessionIncarnation) -> Key:
@@ -106,6 +109,8 @@ class WindowCopies:
     def _store(self, life: SessionIncarnation) -> Store | None:
         """Return the store of the copies; None if it also has the messages."""
         topology = self._placement.topology
+        if not self._least:
+            return None
         short, mid = topology.serving["short"], topology.archive
         if short is mid or part_of(short, life.partition, ARTIFACTS) is part_of(
             mid, life.partition, MESSAGES
@@ -124,7 +129,7 @@ class WindowCopies:
         A copy is not written in a later run than that in which its read began. A
         volatile store forgets in between which copies it must refuse.
         """
-        store = self._store(life) if self._least else None
+        store = self._store(life)
         if store is None or (self._away_until is not None and self._placement.now() < self._away_until):
             return None
         return store.epoch
@@ -162,15 +167,20 @@ class WindowCopies:
     def is_due(self, copy: WindowCopy, before: CopyExtent | None, *, whole: bool) -> bool:
         """Return whether a copy is worth writing.
 
-        It must have enough more than the copy that was met before. After a read of a
-        part of the window, it must also not have fewer messages.
+        It must have enough more than the copy that was met before, or replace one that
+        expires soon. After a read of a part of the window, it must also not have fewer
+        messages.
         """
         if copy.read < self._least or before is None:
             return copy.read >= self._least
         if copy.place < before.place or (copy.read < before.read and not whole):
             return False
         more = max(1, self._least // 4)
-        return copy.place - before.place >= more or copy.read - before.read >= more
+        return (
+            copy.place - before.place >= more
+            or copy.read - before.read >= more
+            or copy.read_since - before.read_since >= KEPT_FOR / 2
+        )
 
     def write(
         self, life: SessionIncarnation, copy: WindowCopy, before: CopyExtent | None, run: str
@@ -265,6 +275,32 @@ class WindowCopies:
         outcome = await self._placement.write_one("copies.fence", store, fence)
         if (error := rejection_error(store, outcome)) is not None:
             raise error
+
+    async def purge_expired(self, hold: LeaseCheck) -> int:
+        """Remove expired copies from stores that do not do so themselves.
+
+        Returns their number.
+        """
+        topology, purged = self._placement.topology, 0
+        parts = leaves_of(topology.serving["short"]) if self._least else ()
+        for leaf in parts:
+            if leaf in leaves_of(topology.archive) or leaf.capabilities.ttl:
+                continue
+            query = Query(
+                ARTIFACTS,
+                Everywhere(),
+                Lt("expires_at", self._placement.now()),
+                limit=self._placement.settings.page,
+                roles=frozenset({Role.CACHED}),
+                select=frozenset(),
+            )
+            async for page in self._placement.pages("copies.expired", leaf, query):
+                if page.heads:
+                    await hold(len(page.heads))
+                    purges = [Purge(ARTIFACTS, head.key, at=head.version) for head in page.heads]
+                    outcomes = await self._placement.write("copies.purge", leaf, *purges)
+                    purged += sum(outcome.applied for outcome in outcomes)
+        return purged
 
     async def close(self) -> None:
         """Finish the copies that are being written."""
