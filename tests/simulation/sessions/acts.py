@@ -22,7 +22,8 @@ from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.policies.compaction_thresholds import MessageThreshold
 from memory.policies.context import ContextRequest
 from memory.policies.window_exit import ExitedMessages
-from memory.ports.record import Record, Role as Copy
+from memory.ports.record import Record
+from memory.ports.record import Role as Copy
 from tests.simulation.faults import Process, WorkerCrashed
 from tests.simulation.loop import seeded
 from tests.simulation.sessions.told import SYSTEM_ID, Call, Fork, Said, Saying, Taking, summary_of

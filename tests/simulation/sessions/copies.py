@@ -4,16 +4,22 @@ that has just begun, and reads what another one left.
 
 from __future__ import annotations
 
-from memory.orchestrator.conversations.log import log, seen, window_copies
+from unittest.mock import patch
+
 from memory.orchestrator.conversations import redaction
-from tests.simulation.faults import FaultPlan, Fault
+from memory.orchestrator.conversations.log import folding, log, seen, window_copies
+from tests.simulation.faults import Fault, FaultPlan
 from tests.simulation.loop import seeded
 from tests.simulation.runner import silence
 from tests.simulation.sessions.run import WORKERS, Run, played, world_of
 from tests.support.mutations import Mutation
 from tests.support.repeatable import repeatable
 
-COPIED = 3
+COPIED, NEWEST, BASE_EVERY = 3, 6, 4
+"""From how many messages on windows are copied; how many events are read to find the
+end of a log, and how many of them carry the window. As small as the logs are short:
+otherwise the end of a log would be all of it.
+"""
 STEPS = {
     "copies.read": frozenset(Fault) - frozenset({Fault.PARTIAL}),
     "copies.write": frozenset(Fault) - frozenset({Fault.PARTIAL}),
@@ -34,8 +40,47 @@ def run_copies(seed: int) -> Run:
 
 
 def one(seed: int) -> Run:
-    with silence(), repeatable(seed):
+    with (
+        silence(),
+        repeatable(seed),
+        patch.object(log, "NEWEST", NEWEST),
+        patch.object(folding, "BASE_EVERY", BASE_EVERY),
+    ):
         return run_copies(seed)
 
 
-MUTATIONS: dict[str, Mutation] = {}
+MUTATIONS: dict[str, Mutation] = {
+    "a-copy-knows-of-no-edit": Mutation(
+        seen, "LogSnapshot.current_of", "event.version >= self.edits.get(place, 0)", "True"
+    ),
+    "a-copy-is-read-whatever-came-since": Mutation(
+        seen, "LogSnapshot.take_copy", "self.complete_from > copy.place + 1", "False"
+    ),
+    "a-copy-of-another-course-is-read": Mutation(
+        seen, "LogSnapshot.take_copy", "if nonce != copy.nonce:", "if False:"
+    ),
+    "a-copy-outlives-what-was-erased": Mutation(
+        redaction,
+        "Redaction._redact_noted",
+        "await self._sessions.copies.fence(log.life, (log.snapshot or await log.load()).state)",
+        "pass",
+    ),
+    "a-late-copy-is-let-in": Mutation(
+        window_copies,
+        "WindowCopies.write",
+        "else Newer()",
+        "else __import__('memory.ports.writes').ports.writes.Always()",
+    ),
+    "a-copy-is-of-no-generation": Mutation(
+        window_copies, "WindowCopies._write", "generation=life.generation", "generation=None"
+    ),
+    "a-copy-of-an-earlier-run-is-read": Mutation(
+        window_copies,
+        "WindowCopies.find",
+        "(row.scope, row.generation, row.epoch) != (life.scope, life.generation, store.epoch)",
+        "(row.scope, row.generation) != (life.scope, life.generation)",
+    ),
+    "a-window-is-copied-with-what-was-edited-meanwhile": Mutation(
+        log, "Log.window", "events=seen.current_of(found)", "events=found"
+    ),
+}

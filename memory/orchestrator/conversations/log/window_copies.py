@@ -187,10 +187,15 @@ class WindowCopies:
     ) -> CopyExtent | None:
         """Write the copy behind the answer, unless too many are being written.
 
+        Args:
+            run: The run of the store when the read began.
+
         Returns the extent of the copy that is expected to be stored then.
         """
         store, key = self._store(life), copy_key(life)
-        if store is None or key in self._writing or len(self._writing) >= MOST_AT_ONCE:
+        if store is None or self.run_of(life) != run:
+            return before
+        if key in self._writing or len(self._writing) >= MOST_AT_ONCE:
             return before
         replaces = before is not None and before.version == copy.version
         when: When = AtVersion(copy.version, role=Role.CACHED) if replaces else Newer()
@@ -314,8 +319,8 @@ def _newest(events: Iterable[Event]) -> dict[int, Event]:
     """Return the newest events with messages that fit into one copy."""
     found, left = dict[int, Event](), MOST_CHARACTERS
     for event in sorted(events, key=lambda event: event.place, reverse=True):
-        if event.draft.message is None or not is_cacheable(event):
-            continue
+        if event.draft.message is None or event.draft.artifacts or not is_cacheable(event):
+            continue  # a large text is read at home
         left -= EVENT_CHARACTERS + size_of(event.draft.message)
         if left < 0:
             break
