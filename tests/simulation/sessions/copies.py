@@ -53,9 +53,6 @@ MUTATIONS: dict[str, Mutation] = {
     "a-copy-knows-of-no-edit": Mutation(
         seen, "LogSnapshot.current_of", "event.version >= self.edits.get(place, 0)", "True"
     ),
-    "a-copy-is-read-whatever-came-since": Mutation(
-        seen, "LogSnapshot.take_copy", "self.complete_from > copy.place + 1", "False"
-    ),
     "a-copy-of-another-course-is-read": Mutation(
         seen, "LogSnapshot.take_copy", "if nonce != copy.nonce:", "if False:"
     ),
@@ -70,17 +67,5 @@ MUTATIONS: dict[str, Mutation] = {
         "WindowCopies.write",
         "else Newer()",
         "else __import__('memory.ports.writes').ports.writes.Always()",
-    ),
-    "a-copy-is-of-no-generation": Mutation(
-        window_copies, "WindowCopies._write", "generation=life.generation", "generation=None"
-    ),
-    "a-copy-of-an-earlier-run-is-read": Mutation(
-        window_copies,
-        "WindowCopies.find",
-        "(row.scope, row.generation, row.epoch) != (life.scope, life.generation, store.epoch)",
-        "(row.scope, row.generation) != (life.scope, life.generation)",
-    ),
-    "a-window-is-copied-with-what-was-edited-meanwhile": Mutation(
-        log, "Log.window", "events=seen.current_of(found)", "events=found"
     ),
 }

@@ -109,12 +109,10 @@ class WindowCopies:
     def _store(self, life: SessionIncarnation) -> Store | None:
         """Return the store of the copies; None if it also has the messages."""
         topology = self._placement.topology
-        if not self._least:
-            return None
-        short, mid = topology.serving["short"], topology.archive
-        if short is mid or part_of(short, life.partition, ARTIFACTS) is part_of(
-            mid, life.partition, MESSAGES
-        ):
+        short = topology.serving["short"]
+        if not self._placement.holds_window_copies(short) or part_of(
+            short, life.partition, ARTIFACTS
+        ) is part_of(topology.archive, life.partition, MESSAGES):
             return None
         return short
 

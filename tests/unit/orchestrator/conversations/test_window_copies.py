@@ -15,7 +15,7 @@ import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
 from memory.domain.message import Message
-from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.conversation import EVERYTHING, Conversation
 from memory.orchestrator.conversations.log import window_copies
 from memory.orchestrator.conversations.log.seen import NEWEST, REMEMBERED_SIZE
 from memory.orchestrator.conversations.log.window_copies import KEPT_FOR, copy_key
@@ -67,13 +67,13 @@ async def _copied(world: World, count: int = SAID) -> Conversation:
     return session
 
 
-async def _first(world: World, asked: ContextRequest | None = None) -> tuple[list[Message], int]:
+async def _first(world: World, asked: ContextRequest = EVERYTHING) -> tuple[list[Message], int]:
     """What a process that has just begun is shown, and how many records it read at
     home. It leaves a copy.
     """
     engine = await world.another_process()
     session, before = await opened(engine), world.mid.rows_read
-    shown = (await session.context(asked or ContextRequest())).messages
+    shown = (await session.context(asked)).messages
     read = world.mid.rows_read - before
     await _written(engine)
     return shown, read
@@ -83,7 +83,7 @@ async def _copy(world: World, session: Conversation) -> object:
     return (await world.short.get(ARTIFACTS, [copy_key(session.log.life)]))[0]
 
 
-async def _alone(world: World, asked: ContextRequest | None = None) -> list[Message]:
+async def _alone(world: World, asked: ContextRequest = EVERYTHING) -> list[Message]:
     """What is shown where nobody copies anything."""
     settings, world.settings = world.settings, EngineSettings(copied_window=0)
     try:
@@ -426,6 +426,8 @@ async def test_a_window_is_what_stands_at_home_after_any_history(copying: World,
             case _:
                 pass
         if chance.random() < 0.5:
-            asked = chance.choice(({}, {}, {"last": 9}, {"budget": 300}))
-            shown, _ = await _first(copying, ContextRequest(**asked))
-            assert shown == await _alone(copying, ContextRequest(**asked)), (number, asked)
+            asked = chance.choice(
+                (EVERYTHING, EVERYTHING, ContextRequest(last=9), ContextRequest(budget=300))
+            )
+            shown, _ = await _first(copying, asked)
+            assert shown == await _alone(copying, asked), (number, asked)
