@@ -110,6 +110,7 @@ def _texts(messages: list[Message]) -> list[str]:
 ALL = ["Be brief.", *(f"text {n}" for n in range(SAID))]
 
 
+@pytest.mark.behaviour("B79", "B80")
 async def test_a_first_window_is_the_same_whatever_becomes_of_its_copy(
     placing: Placing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
