@@ -282,27 +282,35 @@ class WindowCopies:
     async def purge_expired(self, hold: LeaseCheck) -> int:
         """Remove expired copies from stores that do not do so themselves.
 
-        Returns their number.
+        Returns their number. A store that fails keeps its copies until the next sweep.
         """
         topology, purged = self._placement.topology, 0
-        parts = leaves_of(topology.serving["short"]) if self._least else ()
-        for leaf in parts:
+        short = topology.serving["short"]
+        for leaf in leaves_of(short) if self._placement.holds_window_copies(short) else ():
             if leaf in leaves_of(topology.archive) or leaf.capabilities.ttl:
                 continue
-            query = Query(
-                ARTIFACTS,
-                Everywhere(),
-                Lt("expires_at", self._placement.now()),
-                limit=self._placement.settings.page,
-                roles=frozenset({Role.CACHED}),
-                select=frozenset(),
-            )
-            async for page in self._placement.pages("copies.expired", leaf, query):
-                if page.heads:
-                    await hold(len(page.heads))
-                    purges = [Purge(ARTIFACTS, head.key, at=head.version) for head in page.heads]
-                    outcomes = await self._placement.write("copies.purge", leaf, *purges)
-                    purged += sum(outcome.applied for outcome in outcomes)
+            try:
+                purged += await self._purge_expired_in(leaf, hold)
+            except StoreError as error:
+                log.info("expired copies of windows stay in store '%s': %s", leaf.name, error)
+        return purged
+
+    async def _purge_expired_in(self, leaf: Store, hold: LeaseCheck) -> int:
+        purged = 0
+        query = Query(
+            ARTIFACTS,
+            Everywhere(),
+            Lt("expires_at", self._placement.now()),
+            limit=self._placement.settings.page,
+            roles=frozenset({Role.CACHED}),
+            select=frozenset(),
+        )
+        async for page in self._placement.pages("copies.expired", leaf, query):
+            if page.heads:
+                await hold(len(page.heads))
+                purges = [Purge(ARTIFACTS, head.key, at=head.version) for head in page.heads]
+                outcomes = await self._placement.write("copies.purge", leaf, *purges)
+                purged += sum(outcome.applied for outcome in outcomes)
         return purged
 
     async def close(self) -> None:
