@@ -392,6 +392,7 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - pending work or a lost count is no reason to stay open
             log.warning("some deliveries or access counts were not completed: %s", error)
         finally:
+            self.conversations.sessions.copies.cancel()
             await self.topology.close()
 
     async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:

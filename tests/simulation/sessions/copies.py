@@ -7,7 +7,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from memory.orchestrator.conversations import redaction
-from memory.orchestrator.conversations.log import folding, log, seen, window_copies
+from memory.orchestrator.conversations.log import folding, log, seen
 from tests.simulation.faults import Fault, FaultPlan
 from tests.simulation.loop import seeded
 from tests.simulation.runner import silence
@@ -53,19 +53,10 @@ MUTATIONS: dict[str, Mutation] = {
     "a-copy-knows-of-no-edit": Mutation(
         seen, "LogSnapshot.current_of", "event.version >= self.edits.get(place, 0)", "True"
     ),
-    "a-copy-of-another-course-is-read": Mutation(
-        seen, "LogSnapshot.take_copy", "if nonce != copy.nonce:", "if False:"
-    ),
     "a-copy-outlives-what-was-erased": Mutation(
         redaction,
         "Redaction._redact_noted",
         "await self._sessions.copies.fence(log.life, (log.snapshot or await log.load()).state)",
         "pass",
-    ),
-    "a-late-copy-is-let-in": Mutation(
-        window_copies,
-        "WindowCopies.write",
-        "else Newer()",
-        "else __import__('memory.ports.writes').ports.writes.Always()",
     ),
 }

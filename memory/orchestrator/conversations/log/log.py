@@ -285,7 +285,8 @@ class Log:
                 else:
                     seen.keep(events[place])
             seen.since = min(events)
-            seen.complete_from = max(seen.complete_from, seen.since)
+            unread = [place for place in missing if place not in events]
+            seen.complete_from = max(seen.complete_from, seen.since, *[place + 1 for place in unread])
         if self._seen is not None:
             seen.follows(self._seen)
         self._update_snapshot(seen)
@@ -346,7 +347,7 @@ class Log:
             there = await self._refresh(wanted_of(seen.state, newest))
             seen = self._seen or seen
         state = seen.state  # read it once: an append that ends during the next read changes it
-        copy = self._copy_of(seen, before)
+        copy = None if run is None else self._copy_of(seen, before)
         wanted = wanted_of(state, newest)
         there |= await self.at([place for place in wanted if place not in there])
         found = {place: there[place] for place in wanted if place in there}

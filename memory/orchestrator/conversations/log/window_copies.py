@@ -66,8 +66,10 @@ MOST_CHARACTERS = 2 * 2**20
 """The most characters of one copy. It has the newest messages then."""
 EVENT_CHARACTERS = 200
 """The approximate size of an event besides its message."""
-PORTION = 250
-"""The messages that are decoded before other tasks get a turn."""
+PORTION, PACKED = 250, 2**18
+"""The messages that are encoded or decoded, and the bytes that are compressed, before
+other tasks get a turn.
+"""
 FORMAT = 1
 _MESSAGES = TypeAdapter(list[Message])
 
@@ -227,7 +229,8 @@ class WindowCopies:
                 await self._hurry.wait()
         except TimeoutError:
             pass
-        data, now = _encode(_newest(copy.events.values()).values()), self._placement.now()
+        data = await _encode(_newest(copy.events.values()).values())
+        now = self._placement.now()
         record = Record(
             copy_key(life),
             life.scope,
@@ -320,6 +323,11 @@ class WindowCopies:
             await asyncio.wait(self._tasks)
         self._hurry = asyncio.Event()
 
+    def cancel(self) -> None:
+        """Give up the copies that are still being written."""
+        for task in self._tasks:
+            task.cancel()
+
 
 def _newest(events: Iterable[Event]) -> dict[int, Event]:
     """Return the newest events with messages that fit into one copy."""
@@ -334,12 +342,18 @@ def _newest(events: Iterable[Event]) -> dict[int, Event]:
     return found
 
 
-def _encode(events: Iterable[Event]) -> bytes:
+async def _encode(events: Iterable[Event]) -> bytes:
     """Return events as compressed JSON: a line of rows, and one of messages."""
-    said = [(row_of(event), event.draft.message) for event in events]
-    rows = json.dumps([row for row, _ in said], separators=(",", ":"))
-    messages = _MESSAGES.dump_json([message for _, message in said if message], exclude_defaults=True)
-    return zlib.compress(b"\n".join((rows.encode(), messages)), 1)
+    rows, said = list[str](), list[str]()
+    async for event in iterate_cooperatively(events, PORTION):
+        if event.draft.message is not None:
+            rows.append(json.dumps(row_of(event), separators=(",", ":")))
+            said.append(event.draft.message.model_dump_json(exclude_defaults=True))
+    text = f"[{','.join(rows)}]\n[{','.join(said)}]".encode()
+    packer, packed = zlib.compressobj(1), list[bytes]()
+    async for start in iterate_cooperatively(range(0, len(text), PACKED), 1):
+        packed.append(packer.compress(text[start : start + PACKED]))
+    return b"".join((*packed, packer.flush()))
 
 
 async def _decode(record: Record) -> WindowCopy:

@@ -17,7 +17,9 @@ from memory.domain.errors import NotFound, StoreUnavailable
 from memory.domain.message import Message
 from memory.orchestrator.conversations.conversation import EVERYTHING, Conversation
 from memory.orchestrator.conversations.log import window_copies
-from memory.orchestrator.conversations.log.seen import NEWEST, REMEMBERED_SIZE
+from memory.orchestrator.conversations.log.events import place_key
+from memory.orchestrator.conversations.log.log import LOOKED_AT
+from memory.orchestrator.conversations.log.seen import NEWEST, REMEMBERED_FOR, REMEMBERED_SIZE
 from memory.orchestrator.conversations.log.window_copies import KEPT_FOR, copy_key
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
@@ -312,6 +314,40 @@ async def test_a_volatile_store_that_restarts_from_its_disk_serves_no_copy_of_be
         assert isinstance(await _copy(world, session), Record)
         shown, read = await _first(world)
         assert (shown, read > SAID) == (await _alone(world), True)
+
+
+async def test_an_edit_whose_event_is_damaged_is_not_hidden_by_a_copy(copying: World) -> None:
+    session = await _copied(copying)
+    await session.update("m3", {"content": "edited"})
+    life, told = session.log.life, (await session.log.load()).state.place
+    copying.mid.state.damage("messages", place_key(life.tenant, life.incarnation, told))
+    await session.append([user("more")])
+    shown, _ = await _first(copying)
+    assert shown == await _alone(copying)
+    assert "edited" in [message.text for message in shown]
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["told to the reader", "told too far back"])
+async def test_what_was_edited_while_it_was_read_is_not_copied(copying: World, many: bool) -> None:
+    """The reader's rows are older than the state that it ends with."""
+    reader = await _said(copying)
+    await reader.context()
+    copying.clock.advance(REMEMBERED_FOR)
+    other = await opened(await copying.another_process()) if many else reader
+    if many:
+        await other.append([user(f"before {n}") for n in range(LOOKED_AT)])
+
+    async def edit() -> None:
+        await other.update("m3", {"content": "edited"})
+        await other.append([user(f"after {n}") for n in range(2 * NEWEST)])
+
+    copying.mid.after["log.read"] = edit
+    await reader.context()
+    await _written(copying.engine)
+    assert not copying.mid.after
+    shown, _ = await _first(copying)
+    assert shown == await _alone(copying)
+    assert "edited" in [message.text for message in shown]
 
 
 # -- erasing -------------------------------------------------------------------------------
