@@ -37,6 +37,7 @@ from bench import (
     store,
     subtrees,
     whole,
+    windows,
 )
 from bench.measure import Figure, report
 
@@ -60,6 +61,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "subtrees": subtrees.subtrees,
     "graph": graph.graph,
     "sessions": sessions.sessions,
+    "windows": windows.windows,
     "messages": messages.messages,
     "rivals": rivals.rivals,
     "retrieval": retrieval.retrieval,

@@ -1074,7 +1074,13 @@ class Memory(AsyncContext, LoopBound):
         async def promote(mark: RequestMark | None) -> Entry:
             await self._access.require_entries([source])
             return await self._engine.derivation.promote(
-                self.tenant, source, target, overrides=overrides, delete_original=deletes, consistency=waits
+                self.tenant,
+                source,
+                target,
+                overrides=overrides,
+                delete_original=deletes,
+                consistency=waits,
+                request=mark,
             )
 
         return await self._access.once_for_entry(request, promote)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import Entry
@@ -14,9 +15,11 @@ from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntries, HistoryItem
 from memory.facade.arguments import Moment, flag, id_of, scope_or_subtree
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import request_of
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import FilterInput, filter_of
 from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.requests import RequestMark, partition_mark
 
 
 @guard_calls
@@ -71,6 +74,7 @@ class Entries:
         *,
         scope: Scope | Subtree | str | None = None,
         include_retired: bool = False,
+        request_id: str | None = None,
     ) -> DeletedEntries:
         """Delete the entries that pass a filter now, of the tenant or of a scope.
 
@@ -83,6 +87,9 @@ class Entries:
             filter: A `Filter`, or a dict such as `{"metadata.kind": "draft"}`.
             scope: A scope or a subtree, or its text; the whole tenant by default.
             include_retired: Also delete entries whose validity has ended.
+            request_id: As in `write`. A repeat spares entries that were written or
+                changed after the request began. If the first call was cut off, it
+                reports what it deletes itself.
 
         Returns:
             The number of deleted entries. `held` has the ids of entries that a legal
@@ -99,9 +106,22 @@ class Entries:
                 "filter",
                 "is empty, and would delete everything. Name a condition, or use memory.admin.erase(scope)",
             )
-        wanted = self._scopes_of(scope)
-        retired = flag("include_retired", include_retired)
-        return await self._access.engine.delete_many(self._access.tenant, wanted, passing, retired=retired)
+        wanted, retired = self._scopes_of(scope), flag("include_retired", include_retired)
+        engine, tenant = self._access.engine, self._access.tenant
+        texts = [one.text for one in wanted]
+        asked = {"filter": str(passing), "scope": texts, "retired": retired}
+        about = [partition_mark(tenant, one.text) for one in wanted if isinstance(one, Scope)]
+        request = request_of("delete_many", request_id, asked, about)
+
+        async def delete(mark: RequestMark | None) -> DeletedEntries:
+            return await engine.delete_many(tenant, wanted, passing, retired=retired, request=mark)
+
+        async def read(noted: Any) -> DeletedEntries:
+            return DeletedEntries(
+                noted["deleted"], tuple(noted["held"]), tuple(noted["kept"]), noted["is_complete"]
+            )
+
+        return await self._access.once(request, delete, DeletedEntries.to_dict, read)
 
     async def history(
         self,

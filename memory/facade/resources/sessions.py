@@ -18,7 +18,7 @@ from memory.domain.task import RunPage
 from memory.facade.arguments import UNSET, Metadata, Moment, expected_version_of, flag, moment
 from memory.facade.resources.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.resources.runs import asked_runs, list_runs
-from memory.facade.resources.session import Session
+from memory.facade.resources.session import Session, delete_once, end_once
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.request_ids import request_of, session_partition
 from memory.facade.runtime.view_guard import guard_calls
@@ -289,7 +289,7 @@ class Sessions:
             return RunPage([], None)
         return await list_runs(self._access, given, parent, asked)
 
-    async def end(self, session_id: str) -> PromotionReport:
+    async def end(self, session_id: str, *, request_id: str | None = None) -> PromotionReport:
         """End a session.
 
         The promotion rules for session ends move its entries to later tiers.
@@ -297,23 +297,34 @@ class Sessions:
         If it has a conversation, nothing can be appended until it is resumed. If it has
         none, sweeps do the work that waits for a store, for the entries that exist now.
 
+        Args:
+            request_id: As in `Session.end`.
+
         Returns:
             The report says which rule moved which entry, and which entries stayed; see
             `Session.end`.
         """
         validation.identifier("session_id", session_id)
-        if not await self._access.sees_session(session_id):
-            return PromotionReport()
-        if await self._access.engine.conversations.find(self._access.tenant, session_id) is not None:
-            return await Session(self._access, SessionDraft(session_id), create=False).end()
-        return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id), owing=())
+        engine, tenant = self._access.engine, self._access.tenant
 
-    async def delete(self, session_id: str) -> bool:
+        async def end(mark: RequestMark | None) -> PromotionReport:
+            if not await self._access.sees_session(session_id):
+                return PromotionReport()
+            if await engine.conversations.find(tenant, session_id) is not None:
+                return await Session(self._access, SessionDraft(session_id), create=False)._end(mark)
+            return await engine.end_session(tenant, Scope.session(session_id), owing=())
+
+        return await end_once(self._access, session_id, request_id, end)
+
+    async def delete(self, session_id: str, *, request_id: str | None = None) -> bool:
         """Erase a session with its messages, and the entries of its scope.
 
         Entries that `on_window_exit` made of it are erased too. Forks of it stay, with
         the messages that they began with: delete each fork. Or `erase` a message
         before, which erases its copies too.
+
+        Args:
+            request_id: As in `Session.delete`.
 
         Returns:
             False if there was no such session.
@@ -323,9 +334,7 @@ class Sessions:
                 such as `"session:s1"`. Pass the id alone, `"s1"`.
         """
         named = validation.identifier("session_id", session_id)
-        deleted = await self._access.sees_session(
-            named
-        ) and await self._access.engine.conversations.sessions.delete(self._access.tenant, named)
+        deleted = await delete_once(self._access, named, request_id)
         if not deleted and is_scope_text(named):
             raise InvalidInput(
                 "session_id",

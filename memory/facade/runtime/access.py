@@ -347,6 +347,17 @@ class Access:
         self.require_writer()
         return await self.engine.requests.once(self.tenant, self.own_request(request), work, note, read)
 
+    async def once_marked(
+        self, request: Request | None, work: Callable[[RequestMark | None], Awaitable[T]], unchanged: T
+    ) -> T:
+        """Do a call that leaves its mark; see `Requests.once_marked`.
+
+        Raises:
+            Forbidden: This is a view of a reader.
+        """
+        self.require_writer()
+        return await self.engine.requests.once_marked(self.tenant, self.own_request(request), work, unchanged)
+
     def own_request(self, request: Request | None) -> Request | None:
         """Return the request of this caller: a view has request ids of its own."""
         return request if request is None or self.view is None else replace(request, caller=self.view.caller)
@@ -892,7 +903,9 @@ class Access:
                 " sessions.create without session_id=, or restrict the view to the session's scope too",
             )
 
-    async def open_session(self, draft: SessionDraft, *, create: bool) -> Conversation:
+    async def open_session(
+        self, draft: SessionDraft, *, create: bool, request: RequestMark | None = None
+    ) -> Conversation:
         """Open the session of this id, or create it if `create` is set.
 
         Raises:
@@ -906,7 +919,7 @@ class Access:
             raise NotFound(str(draft.id), "session")
         if creates and self.hides and draft.user is not None and self.view is not None:
             self.view.require("user", [Scope.user(draft.user)])
-        return await self.engine.conversations.open(self.tenant, draft, create=creates)
+        return await self.engine.conversations.open(self.tenant, draft, create=creates, request=request)
 
     async def visible_artifacts(self, artifact_ids: Collection[str]) -> set[str]:
         """Return those of the artifact ids whose session the view may use."""

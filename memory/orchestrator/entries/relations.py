@@ -18,7 +18,7 @@ from memory.orchestrator.storage.entry_records import REQUEST
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.requests import RequestMark, deleted_since
 from memory.ports.query import Eq, Order, Query, Tenant, Where, all_of, covers
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
@@ -106,9 +106,12 @@ class Relations:
         if request is not None:
             said = {**(said or {}), REQUEST: request.text}
             if request.repeats and ids.is_id(source_id):
-                made = await self._made_by(_link_key(Key(tenant, source_id), label, target_id), request)
-                if made is not None:
+                key = _link_key(Key(tenant, source_id), label, target_id)
+                if (made := await self._made_by(key, request)) is not None:
                     return made
+                gone = (await self._placement.locate(RELATIONS, key)).tombstone
+                if gone is not None and request.may_have_made(gone.version):
+                    raise deleted_since(f"the relation {label!r} of entry {source_id}")
         try:
             source = await self._entries.live_record(tenant, source_id, active=restored_from is None)
             await self._entries.live_record(tenant, target_id, active=restored_from is None)
