@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import ormsgpack
@@ -18,7 +19,7 @@ from langgraph.checkpoint.base import (
     get_serializable_checkpoint_metadata,
 )
 
-from memory import ABSENT, DocumentDelete, DocumentPut, VersionConflict
+from memory import ABSENT, DocumentDelete, DocumentPut, Filter, VersionConflict
 from tests.fitness.halves import blocking
 from tests.fitness.langgraph_checkpointer.reading import (
     CheckpointReader,
@@ -72,19 +73,22 @@ class DocumentSaver(CheckpointReader):
             for name, (form, value) in larger.items()
             if name in new_versions
         ]
+        serializable = get_serializable_checkpoint_metadata(config, metadata)
         body = {
             "address": (thread, namespace, checkpoint["id"], get_checkpoint_id(config)),
             "checkpoint": self.serde.dumps_typed({**checkpoint, "channel_values": {}}),
-            "metadata": self.serde.dumps_typed(get_serializable_checkpoint_metadata(config, metadata)),
+            "metadata": self.serde.dumps_typed(serializable),
             "values": values,
             "larger": list(larger),
         }
         await self._apply(changes)
         key, value = prefix_of("c", config) + part_of(checkpoint["id"]), ormsgpack.packb(body)
+        run = {"run_id": str(serializable["run_id"])} if serializable.get("run_id") else {}
+        put = partial(self._memory.documents.put, self._scope, key, value, metadata=run)
         try:
-            await self._memory.documents.put(self._scope, key, value, expected_version=ABSENT)
+            await put(expected_version=ABSENT)
         except VersionConflict:  # it is stored again
-            await self._memory.documents.put(self._scope, key, value)
+            await put()
         return config_of(thread, namespace, checkpoint["id"])
 
     async def aput_writes(
@@ -126,8 +130,12 @@ class DocumentSaver(CheckpointReader):
             NotImplementedError: Other checkpoints of a thread stay that has a
                 `DeltaChannel`, which is rebuilt from earlier ones.
         """
-        runs = set(run_ids)
-        await self._discard("", lambda _, found: found.metadata.get("run_id") in runs)
+        if not (runs := set(run_ids)):
+            return
+        chosen = Filter.metadata("run_id").in_(sorted(runs))
+        found_in = {one.key.split("!")[1] async for one in self._documents(prefix="c!", filter=chosen)}
+        for thread in found_in:
+            await self._discard(f"{thread}!", lambda _, found: str(found.metadata.get("run_id")) in runs)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete whole threads, or all but the newest checkpoint of each namespace.

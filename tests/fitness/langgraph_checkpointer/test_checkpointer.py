@@ -365,6 +365,7 @@ async def test_the_blocking_half_works_without_any_loop(config: dict[str, Any]) 
             saver.put_writes(stored, [("c", 1)], "task")
             saver.copy_thread("t", "u")
             saver.delete_for_runs(["other"])
+            assert saver.get_tuple(thread("t")) is not None
             saver.prune(["t"])
             (found,) = saver.list(thread("u"))
             assert found.pending_writes == [("task", "c", 1)]
