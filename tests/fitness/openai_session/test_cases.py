@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import UnionType
@@ -19,15 +19,11 @@ from typing_extensions import get_type_hints, is_typeddict
 
 from memory import InvalidInput, Memory, SessionOwnerMismatch
 from tests.fitness.openai_session.adapter import MemorySession
+from tests.fitness.suites import memory, shared_memory
 from tests.support.conversations import drawn
 
+__all__ = ["memory", "shared_memory"]
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture
-async def memory(config: dict[str, Any]) -> AsyncIterator[Memory]:
-    async with Memory(config, loop="own") as opened:
-        yield opened
 
 
 def said(text: str, role: str = "user") -> Any:
@@ -136,11 +132,11 @@ def example(kind: Any) -> Any:
     return {str: "x", int: 1, float: 0.5, bool: True, object: "x", Any: "x"}[kind]
 
 
-@pytest.mark.parametrize("kind", get_args(ResponseInputItemParam), ids=lambda kind: kind.__name__)
-async def test_each_type_of_item_that_the_sdk_knows_is_kept(memory: Memory, kind: type) -> None:
-    session, item = MemorySession("s", memory), example(kind)
-    await session.add_items([item])
-    assert await session.get_items() == [item] == [await session.pop_item()]
+async def test_each_type_of_item_that_the_sdk_knows_is_kept(memory: Memory) -> None:
+    for kind in get_args(ResponseInputItemParam):
+        session, item = MemorySession(kind.__name__, memory), example(kind)
+        await session.add_items([item])
+        assert await session.get_items() == [item] == [await session.pop_item()]
 
 
 @pytest.mark.parametrize("name", ["a:b", "ü/ñ ", "100%", "x" * 500, "session:s1", "..", "*"])
@@ -217,13 +213,14 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.nightly
 async def test_two_processes_share_a_session_and_it_is_there_after_them(config: dict[str, Any]) -> None:
     if "qdrant+edge" in str(config):
         config["tiers"]["long"] = config["tiers"]["mid"]  # Edge is of one process
 
     def run(name: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-c", PROGRAM, json.dumps(config), name]
-        return subprocess.run(command, cwd=ROOT, check=True, timeout=120)
+        return subprocess.run(command, cwd=ROOT, check=True, timeout=600)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, "ab"))
