@@ -92,18 +92,38 @@ async def test_a_cleared_session_begins_anew(memory: Memory) -> None:
     assert await session.get_items() == [said("again")]
 
 
-async def test_a_wrong_item_is_named_and_nothing_of_its_call_is_stored(memory: Memory) -> None:
+WRONG: list[Any] = ["text", None, 7, {"role": "user", "content": object()}, {"x": float("nan")}, {"x": b"1"}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+async def test_what_is_no_json_is_refused_and_nothing_of_its_call_is_stored(
+    memory: Memory, wrong: Any
+) -> None:
     session = MemorySession("s", memory)
-    for wrong in (
-        {"role": "narrator", "content": "x"},
-        {"text": "x"},
-        "text",
-        None,
-        {"role": "user", "content": object()},
-    ):
-        with pytest.raises(InvalidInput, match=r"1|must be"):
-            await session.add_items([said("hi"), wrong])
+    with pytest.raises(InvalidInput):
+        await session.add_items([said("hi"), wrong])
     assert await session.get_items() == []
+
+
+UNKNOWN: list[Any] = [
+    {},
+    {"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": "gAAAAB" * 20_000},
+    {"type": "invented_call", "id": "i1", "call_id": "c1", "input": {"a": [1, 2.5, None, True]}},
+    {"role": "narrator", "content": "once"},
+    {"role": "user", "content": [{"type": "hologram", "data": {}}]},
+    {"type": "item_reference", "id": "memory-tiers"},
+    {"type": "function_call", "call_id": "c1", "name": "f", "arguments": json.loads("[" * 60 + "]" * 60)},
+]
+
+
+async def test_items_that_the_api_does_not_have_are_kept(memory: Memory) -> None:
+    session = MemorySession("s", memory)
+    await session.add_items([said("hi"), *UNKNOWN, said("ho")])
+    for item in UNKNOWN:
+        await session.add_items([item])
+    items = [said("hi"), *UNKNOWN, said("ho"), *UNKNOWN]
+    assert await session.get_items() == items
+    assert [await session.pop_item() for _ in items] == items[::-1]
 
 
 def is_required(hint: Any) -> bool:
