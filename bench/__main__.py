@@ -35,7 +35,9 @@ from bench import (
     speed,
     startup,
     store,
+    subtrees,
     whole,
+    windows,
 )
 from bench.measure import Figure, report
 
@@ -56,8 +58,10 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "browse": browse.browse,
     "keys": keys.keys,
     "scopes": scopes.scopes,
+    "subtrees": subtrees.subtrees,
     "graph": graph.graph,
     "sessions": sessions.sessions,
+    "windows": windows.windows,
     "messages": messages.messages,
     "rivals": rivals.rivals,
     "retrieval": retrieval.retrieval,

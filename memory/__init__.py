@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import Conflict as Conflict
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
+    from memory.domain.errors import Forbidden as Forbidden
     from memory.domain.errors import ForkedProcess as ForkedProcess
     from memory.domain.errors import FormatMismatch as FormatMismatch
     from memory.domain.errors import InvalidInput as InvalidInput
@@ -153,6 +154,8 @@ _HOMES = {
         "TooMuchContention",
         "CorruptRecord",
         "EmbedderMismatch",
+        "Forbidden",
+        "Forbidden",
         "ForkedProcess",
         "FormatMismatch",
         "LegalHoldActive",
@@ -290,6 +293,7 @@ __all__ = [
     "ExtractedFact",
     "Extraction",
     "Filter",
+    "Forbidden",
     "ForkedProcess",
     "FormatMismatch",
     "FoundEntry",

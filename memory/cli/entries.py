@@ -658,21 +658,22 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
                 "deleted": int(of_scope),
                 "sessions_left": list(of_scope.sessions_left),
                 "scopes": of_scope.scopes,
+                "documents": of_scope.documents,
             }
-            said, count = (
-                f"{of_scope} entries of {whole} {would}{_sessions_left_text(whole, of_scope.sessions_left)}"
-                f"{_scopes_text(whole, of_scope.scopes)}",
-                int(of_scope),
-            )
+            documents = f" and {of_scope.documents} documents" if of_scope.documents else ""
+            left = _sessions_left_text(whole, of_scope.sessions_left)
+            said = f"{of_scope} entries{documents} of {whole} {would}{left}"
+            said += _scopes_text(whole, of_scope.scopes)
+            count = int(of_scope) + of_scope.documents
         elif person is not None:
             of_user = await memory.admin.erase_user(Scope.user(person), dry_run=dry_run)
             data, count = (
                 {"user": person, **of_user.to_dict()},
-                of_user.sessions + of_user.messages + of_user.entries,
+                of_user.sessions + of_user.messages + of_user.entries + of_user.documents,
             )
             there = (
                 f"{of_user.sessions} sessions, {of_user.messages} messages in sessions of others,"
-                f" {of_user.entries} entries"
+                f" {of_user.entries} entries, {of_user.documents} documents"
             )
             said = f"of user {person}: {there} {would}"
             said += "".join(f"\nleft: {sentence}" for sentence in of_user.held)

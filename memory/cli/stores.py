@@ -50,7 +50,7 @@ def show_stats(out: Any, counted: Stats) -> None:
             part.entries,
             rendering.size(part.bytes),
             part.replicas,
-            part.owed,
+            part.pending_replicas,
         ]
         for part in counted.tiers
     ]
@@ -63,11 +63,11 @@ def show_stats(out: Any, counted: Stats) -> None:
     if counted.documents:
         size = rendering.size(counted.document_bytes)
         out.print(rendering.plain(f"{counted.documents:,} documents, {size}"))
-    if counted.owed:
+    if counted.pending_steps:
         out.print(
             rendering.plain(
-                f"{_pending_text(counted.owed)}; sweeps complete them, and `memory doctor` names those that"
-                " cannot be completed"
+                f"{_pending_text(counted.pending_steps)}; sweeps complete them, and `memory doctor` names"
+                " those that cannot be completed"
             )
         )
     in_quarantine = [
@@ -78,8 +78,8 @@ def show_stats(out: Any, counted: Stats) -> None:
         out.print(rendering.plain(f"- {sentence}", "yellow"))
 
 
-def _pending_text(owed: int) -> str:
-    return "1 record has pending steps" if owed == 1 else f"{owed:,} records have pending steps"
+def _pending_text(count: int) -> str:
+    return "1 record has pending steps" if count == 1 else f"{count:,} records have pending steps"
 
 
 async def doctor(
@@ -154,7 +154,7 @@ async def doctor(
         "messages": messages_by_meaning(engine) if sound else None,
         "rules": rules_by_kind(engine),
         "problems": found.problems,
-        "owed": found.owed,
+        "pending_steps": found.pending_steps,
         "reindex": found.reindex,
         "overdue": found.overdue,
         "healed": found.healed,
@@ -213,8 +213,8 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
     out.print(rendering.plain(f"rules: {'; '.join(said_of_rules) or 'none'}"))
     for problem in data["problems"]:
         out.print(rendering.plain(f"\n{problem}", "bold red"))
-    if data["owed"]:
-        out.print(rendering.plain(f"\nnot completed: {_pending_text(data['owed'])}", "yellow"))
+    if data["pending_steps"]:
+        out.print(rendering.plain(f"\nnot completed: {_pending_text(data['pending_steps'])}", "yellow"))
     if data["reindex"]:
         out.print(rendering.plain(f"\n{data['reindex']}", "yellow"))
     for sentence in (*data["overdue"], *data["healed"]):

@@ -427,6 +427,8 @@ class ImportedDraft(EntryDraft):
     """
     named: EntryKey = Field(default=None, exclude=True)
     """The key of the entry in the exporting store. Its `key` here is the id there."""
+    written_as: Name = Field(default=None, exclude=True)
+    """The digest of the write that made the entry in the exporting store."""
     sources: tuple[Any, ...] = Field(default=(), exclude=True)
     """All sources of the entry: the engine's derivation record.
 

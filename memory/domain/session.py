@@ -93,35 +93,46 @@ class SessionState(dict[str, Any]):
 class ErasedScope(int):
     """The number of erased entries of a scope, and the sessions that remain.
 
-    `sessions_left` has the ids of sessions that the erasure does not cover: those with
-    the user of a `user:` scope, or the conversation of a `session:` scope. Erase them
-    with `erase_user`, or delete the session. `scopes` counts the scopes of an erased
-    subtree that had data; it is 1 for a scope.
+    `documents` is the number of erased documents. `sessions_left` has the ids of
+    sessions that the erasure does not cover: those with the user of a `user:` scope, or
+    the conversation of a `session:` scope. Erase them with `erase_user`, or delete the
+    session. `scopes` counts the scopes of an erased subtree that had data; it is 1 for
+    a scope.
     """
 
     sessions_left: tuple[str, ...]
+    documents: int
     scopes: int
 
-    def __new__(cls, entries: int, sessions_left: Iterable[str] = (), scopes: int = 1) -> ErasedScope:
+    def __new__(
+        cls, entries: int, sessions_left: Iterable[str] = (), documents: int = 0, scopes: int = 1
+    ) -> ErasedScope:
         made = super().__new__(cls, entries)
         made.sessions_left = tuple(sessions_left)
+        made.documents = documents
         made.scopes = scopes
         return made
 
-    def __reduce__(self) -> tuple[type[ErasedScope], tuple[int, tuple[str, ...], int]]:
-        return ErasedScope, (int(self), self.sessions_left, self.scopes)
+    def __reduce__(self) -> tuple[type[ErasedScope], tuple[int, tuple[str, ...], int, int]]:
+        return ErasedScope, (int(self), self.sessions_left, self.documents, self.scopes)
 
     def __repr__(self) -> str:
         left = f", sessions_left={list(self.sessions_left)}" if self.sessions_left else ""
-        of = f", scopes={self.scopes}" if self.scopes != 1 else ""
-        return f"ErasedScope({int(self)}{left}{of})"
+        documents = f", documents={self.documents}" if self.documents else ""
+        scopes = f", scopes={self.scopes}" if self.scopes != 1 else ""
+        return f"ErasedScope({int(self)}{left}{documents}{scopes})"
 
     def __str__(self) -> str:
         return str(int(self))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        return {"entries": int(self), "sessions_left": list(self.sessions_left), "scopes": self.scopes}
+        return {
+            "entries": int(self),
+            "sessions_left": list(self.sessions_left),
+            "documents": self.documents,
+            "scopes": self.scopes,
+        }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -175,15 +186,16 @@ class DeletedEntry(int):
 class ErasedUser(ResultMixin):
     """The counts of what was erased with a user.
 
-    They count whole sessions, messages in sessions of others, and entries of the user's
-    scope. `held` says what remains under legal hold: it has one sentence for each
-    session, and one for the entries.
+    They count whole sessions, messages in sessions of others, and entries and documents
+    of the user's scope. `held` says what remains under legal hold: it has one sentence
+    for each session, and one for the entries.
     """
 
     sessions: int
     messages: int
     entries: int
     held: list[str] = field(default_factory=list)
+    documents: int = 0
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -10,7 +10,8 @@ from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
 from memory.orchestrator.conversations.redaction import is_counted, said_by
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.storage.collections import ENTRIES, MESSAGES
+from memory.orchestrator.erasure.erasure import documents_of, entries_of
+from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, MESSAGES
 from memory.policies.entry_query import where_of
 from memory.ports.query import Query, Tenant, within
 from memory.ports.record import Partition, Record
@@ -42,7 +43,7 @@ async def _find_sessions_left(engine: Engine, tenant: str, scope: Scope) -> list
 
 
 async def erase_scope(engine: Engine, tenant: str, scope: Scope | Subtree, *, dry_run: bool) -> ErasedScope:
-    """Erase the entries of a scope or a subtree, or count them.
+    """Erase a scope or a subtree, or count what is there.
 
     Also list the sessions that stay.
     """
@@ -52,26 +53,34 @@ async def erase_scope(engine: Engine, tenant: str, scope: Scope | Subtree, *, dr
         return await engine.tenants.erase_subtree(tenant, scope)
     if dry_run:
         return await would_erase_scope(engine, tenant, scope)
-    entries = await engine.erasure.erase_scope(tenant, scope)
-    return ErasedScope(entries, await sessions_left(engine, tenant, scope))
+    erased = await engine.erasure.erase(Partition(tenant, scope.text))
+    left = await sessions_left(engine, tenant, scope)
+    return ErasedScope(entries_of(erased), left, documents_of(erased))
 
 
 async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> ErasedScope:
-    """Count the entries that `admin.erase` would erase.
+    """Count the entries and documents that `admin.erase` would erase.
 
     Raises:
         LegalHoldActive: If `admin.erase` would raise it.
     """
     partition = Partition(tenant, scope.text)
     await engine.erasure.holds.refuse_partition(partition)
+    entries, documents = await _count_within(engine, partition)
+    return ErasedScope(entries, await sessions_left(engine, tenant, scope), documents)
+
+
+async def _count_within(engine: Engine, partition: Partition) -> tuple[int, int]:
+    """Return how many entries and documents a partition has."""
     entries = 0
     for store in engine.topology.homes:
         entries += (await store.count(Query(ENTRIES, within(partition)))).records
-    return ErasedScope(entries, await sessions_left(engine, tenant, scope))
+    documents = await engine.topology.archive.count(Query(DOCUMENTS, within(partition)))
+    return entries, documents.records
 
 
 async def would_erase_subtree(engine: Engine, tenant: str, subtree: Subtree) -> ErasedScope:
-    """Count the entries and scopes that `admin.erase` would erase of a subtree.
+    """Count what `admin.erase` would erase of a subtree.
 
     Raises:
         LegalHoldActive: If `admin.erase` would raise it.
@@ -82,7 +91,8 @@ async def would_erase_subtree(engine: Engine, tenant: str, subtree: Subtree) -> 
         scopes += 1
     for store in engine.topology.homes:
         entries += (await store.count(Query(ENTRIES, where_of(tenant, (subtree,))))).records
-    return ErasedScope(entries, scopes=scopes)
+    documents = await engine.topology.archive.count(Query(DOCUMENTS, where_of(tenant, (subtree,))))
+    return ErasedScope(entries, documents=documents.records, scopes=scopes)
 
 
 async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser:
@@ -98,12 +108,8 @@ async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser
     async for page in engine.placement.pages("forget.messages", engine.topology.archive, said):
         records = [record for record in page.records if isinstance(record, Record) and is_counted(record)]
         messages += sum(record.fields.get("conversation_id") not in own for record in records)
-    entries = 0
-    for store in engine.topology.homes:
-        entries += (
-            await store.count(Query(ENTRIES, within(Partition(tenant, Scope.user(user).text))))
-        ).records
-    return ErasedUser(len(sessions), messages, entries)
+    entries, documents = await _count_within(engine, Partition(tenant, Scope.user(user).text))
+    return ErasedUser(len(sessions), messages, entries, documents=documents)
 
 
 async def would_erase_tenant(engine: Engine, tenant: str) -> ErasedTenant:

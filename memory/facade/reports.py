@@ -39,7 +39,7 @@ class TierStats(ResultMixin):
     """The number of entries with their home in a tier, and their bytes.
 
     - `replicas`: copies that are kept in the tier for searches.
-    - `owed`: entries with a pending step whose replica is in this tier.
+    - `pending_replicas`: entries whose replica in this tier is still to be delivered.
     - `queued`: those of them that this process is about to deliver.
     - `behind_seconds`: how long the oldest of these has waited.
 
@@ -51,7 +51,7 @@ class TierStats(ResultMixin):
     entries: int
     bytes: int
     replicas: int
-    owed: int = 0
+    pending_replicas: int = 0
     queued: int = 0
     behind_seconds: float = 0.0
 
@@ -60,7 +60,7 @@ class TierStats(ResultMixin):
 class Stats(ResultMixin):
     """One tenant's numbers, including expired and retired entries.
 
-    - `owed`: pending maintenance steps, of every tenant.
+    - `pending_steps`: records with pending steps, of every tenant.
     - `stuck`: steps and moves that failed when this process last tried, with reasons.
     - `degraded`: stores that did not answer and are not counted.
     - `evicted`: entries that this process has evicted, by quota.
@@ -73,7 +73,7 @@ class Stats(ResultMixin):
 
     tiers: list[TierStats]
     by_type: dict[str, int]
-    owed: int
+    pending_steps: int
     stuck: tuple[str, ...] = ()
     degraded: tuple[str, ...] = ()
     evicted: dict[str, int] = field(default_factory=dict)
@@ -182,7 +182,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
 
     A store that does not answer is left out and named.
     """
-    tiers, by_type, owed, degraded = list[TierStats](), dict.fromkeys(types, 0), 0, list[str]()
+    tiers, by_type, pending, degraded = list[TierStats](), dict.fromkeys(types, 0), 0, list[str]()
     in_quarantine: dict[str, int] = {}
     for store in engine.topology.homes:
         try:
@@ -200,7 +200,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
                     )
             for name in types:
                 by_type[name] += (await store.count(Query(ENTRIES, Tenant(tenant), Eq("type", name)))).records
-            owed += await engine.maintenance.count_pending_in(store)
+            pending += await engine.maintenance.count_pending_in(store)
             in_quarantine |= {store.name: count} if (count := (await store.check()).quarantined) else {}
         except StoreError as error:
             degraded.append(str(error))
@@ -216,7 +216,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
     return Stats(
         tiers,
         counts,
-        owed,
+        pending,
         await stuck_work(engine, tenant),
         tuple(degraded),
         evicted,
@@ -244,7 +244,7 @@ async def _count_pending(engine: Engine, tenant: str, tier: str) -> int:
 
 async def stuck_work(engine: Engine, tenant: str) -> tuple[str, ...]:
     """Return a sentence for each failed step or move of the tenant in this process."""
-    owed = [
+    steps = [
         f"{p.step} of {p.record_id}: {p.said}" for p in await engine.outbox.still_owed() if p.tenant == tenant
     ]
     moves = [
@@ -252,7 +252,7 @@ async def stuck_work(engine: Engine, tenant: str) -> tuple[str, ...]:
         for key, said in engine.tier_mover.refusals.items()
         if key.tenant == tenant
     ]
-    return (*owed, *moves)
+    return (*steps, *moves)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -266,7 +266,7 @@ class Examination(ResultMixin):
     problems: list[str]
     audits: list[StoreAudit] = field(default_factory=list)
     """Audits of the stores that open, if requested."""
-    owed: int = 0
+    pending_steps: int = 0
     """Records of every tenant with pending steps, after all possible steps were run.
 
     It is only counted if every store answers.
@@ -321,7 +321,13 @@ async def examine(
         list[str](),
         list[StoreAudit](),
     )
-    owed, overdue, reindex, compared, rolled_back_stores = 0, list[str](), None, None, list[RolledBackStore]()
+    pending, overdue, reindex, compared, rolled_back_stores = (
+        0,
+        list[str](),
+        None,
+        None,
+        list[RolledBackStore](),
+    )
     try:
         reports = [await _check_store(engine, store, opens=True) for store in stores]
         reports += [
@@ -344,7 +350,7 @@ async def examine(
                         if repair and not rolled_back_stores:
                             await engine.store_notes.forget_healed()
                     overdue = await engine.maintenance.overdue()
-                    owed = await engine.maintenance.count_pending()
+                    pending = await engine.maintenance.count_pending()
                     reindex = await _reindex(engine)
                 problems += await engine.store_notes.look(absent)
             except (ConfigError, StoreError) as error:
@@ -354,7 +360,7 @@ async def examine(
             await store.close()
     healed = [_disagreement_text(found) for found in engine.generations.healed]
     return Examination(
-        reports, problems, audits, owed, overdue, reindex, healed, rolled_back_stores, compared
+        reports, problems, audits, pending, overdue, reindex, healed, rolled_back_stores, compared
     )
 
 

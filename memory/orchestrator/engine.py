@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Literal
 
-from memory.domain.errors import LegalHoldActive, NotFound, VersionConflict
+from memory.domain.errors import CorruptRecord, LegalHoldActive, NotFound, VersionConflict
 from memory.domain.filters import Filter
 from memory.domain.ids import Randomness, is_id
 from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntries, DeletedEntry
+from memory.domain.time import micros
 from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.artifact_references import ArtifactReferences
 from memory.orchestrator.conversations.conversations import Conversations
@@ -88,9 +89,13 @@ from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.record import Key, Partition, Record
+from memory.ports.store import Store
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
+
+DELETED_AT_ONCE = 100
+"""Entries that `delete_many` deletes by one call of a store."""
 
 
 class Engine:
@@ -378,9 +383,9 @@ class Engine:
     async def close(self) -> None:
         """Wait for advisors, complete pending work, and close the stores.
 
-        The pending work is: queued deliveries, access counts, session totals, and the
-        passages of messages. It gets as much time as the deadline allows. The rest
-        stays pending.
+        The pending work is: queued deliveries, access counts, session totals, the
+        passages of messages and copies of windows. It gets as much time as the deadline
+        allows. The rest stays pending.
         """
         try:
             await self.partition_indexes.close()
@@ -391,9 +396,11 @@ class Engine:
                 await self.conversations.sessions.catch_up()
                 await self.accesses.tell()
                 await self.conversations.passages.catch_up()
+                await self.conversations.sessions.copies.close()
         except Exception as error:  # noqa: BLE001 - pending work or a lost count is no reason to stay open
             log.warning("some deliveries or access counts were not completed: %s", error)
         finally:
+            self.conversations.sessions.copies.cancel()
             await self.topology.close()
 
     async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:
@@ -465,33 +472,88 @@ class Engine:
             raise NotFound(entry_id)
         return located.record.scope
 
-    async def delete_many(
-        self, tenant: str, scope: Scope | Subtree | None, passing: Filter, *, retired: bool = False
-    ) -> DeletedEntries:
-        """Delete every entry that passes the filter when it is deleted."""
-        deleted, is_complete = 0, True
-        held, kept = list[str](), dict[str, None]()
-        where = where_of(tenant, () if scope is None else (scope,))
-        async for record in self.browser.every_record(ENTRIES, where, passing=passing):
-            try:
-                one = await self._delete_passing(record, satisfies(passing), retired)
-            except LegalHoldActive:
-                held.append(record.key.id)
-                continue
-            deleted += int(one)
-            kept |= dict.fromkeys(one.kept)
-            is_complete = is_complete and one.is_complete
-        return DeletedEntries(deleted, tuple(held), tuple(kept), is_complete)
+    async def scopes_of_entries(self, tenant: str, entry_ids: Collection[str]) -> dict[str, str]:
+        """Return the scope of each entry, also of an expired or retired one.
 
-    async def _delete_passing(
-        self, read: Record, passes: Callable[[Record], bool], retired: bool
-    ) -> DeletedEntry:
-        """Delete an entry at the version that was read, or a later one that passes."""
+        Every store is asked, whether there are such entries or not, so that the time of
+        the call does not tell. Entries that cannot be read are left out.
+        """
+        keys = [Key(tenant, one) for one in entry_ids if is_id(one)]
+        nobody = Key(tenant, self.placement.new_id(tenant, "nobody"))
+        try:
+            located = await self.placement.locate_many(ENTRIES, [*keys, nobody])
+        except CorruptRecord:
+            located = []
+            for key in keys:
+                with suppress(CorruptRecord):
+                    located += await self.placement.locate_many(ENTRIES, [key, nobody])
+        return {at.record.key.id: at.record.scope for at in located if at.record is not None}
+
+    async def delete_many(
+        self,
+        tenant: str,
+        scopes: Sequence[Scope | Subtree],
+        passing: Filter,
+        *,
+        retired: bool = False,
+        request: RequestMark | None = None,
+    ) -> DeletedEntries:
+        """Delete every entry that passes the filter when it is deleted.
+
+        Without scopes, those of the whole tenant are deleted.
+
+        A repeat of the request leaves entries that changed after the request began.
+        """
+        passes, where = satisfies(passing), where_of(tenant, scopes)
+        until = micros(request.begun_at) if request is not None and request.repeats else None
+
+        def goes(record: Record) -> bool:
+            return (
+                passes(record)
+                and (retired or is_current(record, self.placement.now()))
+                and (until is None or record.version <= until)
+            )
+
+        total, group = DeletedEntries(), list[Record]()
+        async for record in self.browser.every_record(ENTRIES, where, passing=passing):
+            group += [record] if goes(record) else []
+            if len(group) == DELETED_AT_ONCE:
+                total, group = _sum(total, await self._delete_group(group, goes)), []
+        return _sum(total, await self._delete_group(group, goes))
+
+    async def _delete_group(
+        self, group: Sequence[Record], goes: Callable[[Record], bool]
+    ) -> dict[Key, DeletedEntry | LegalHoldActive]:
+        """Delete entries by few calls. Those that changed since are looked at again."""
+        done: dict[Key, DeletedEntry | LegalHoldActive] = {}
+        stores: dict[Store, dict[Key, int]] = {}
+        for record in group:
+            home = self.placement.topology.home(record.tier)
+            stores.setdefault(home, {})[record.key] = record.version
+        async with AsyncExitStack() as locks:
+            for key in sorted(record.key for record in group):
+                await locks.enter_async_context(
+                    self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, key.id))
+                )
+            for store, at in stores.items():
+                for key, came in (await self.derivatives.delete_at(at, store)).items():
+                    if isinstance(came, DeletedEntry | LegalHoldActive):
+                        done[key] = came
+                    else:
+                        raise came
+        for record in group:
+            if done[record.key] == 0:
+                try:
+                    done[record.key] = await self._delete_passing(record, goes)
+                except LegalHoldActive as held:
+                    done[record.key] = held
+        return done
+
+    async def _delete_passing(self, read: Record, goes: Callable[[Record], bool]) -> DeletedEntry:
+        """Delete an entry at the version that was read, or at a later one."""
         key, patience = read.key, RetryDeadline(self.placement, read.key.id)
         record: Record | None = read
-        while record is not None and passes(record):
-            if not retired and not is_current(record, self.placement.now()):
-                break
+        while record is not None and goes(record):
             with suppress(VersionConflict):
                 async with self.key_locks.take(ENTRIES, key, patience):
                     return await self.derivatives.delete(key, record.version)
@@ -520,3 +582,16 @@ class Engine:
         key = Key(tenant, entry_id)
         async with self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
             return await self.derivatives.delete(key, expected, request)
+
+
+def _sum(total: DeletedEntries, group: Mapping[Key, DeletedEntry | LegalHoldActive]) -> DeletedEntries:
+    """Return the result of deletions with that of one more group."""
+    done = [one for one in group.values() if isinstance(one, DeletedEntry)]
+    held = [key.id for key, one in group.items() if not isinstance(one, DeletedEntry)]
+    kept = dict.fromkeys([*total.kept, *(entry_id for one in done for entry_id in one.kept)])
+    return DeletedEntries(
+        total.deleted + sum(map(int, done)),
+        (*total.held, *held),
+        tuple(kept),
+        total.is_complete and all(one.is_complete for one in done),
+    )

@@ -46,6 +46,8 @@ class EntryQuery:
     """Only entries of this conversation are returned."""
     messages: bool = False
     """Whether messages of the sessions of these scopes are searched too."""
+    sessions: tuple[str, ...] | None = None
+    """Their sessions, so that the words of others count nowhere; None to find them."""
     along: Literal["created_at", "updated_at"] = "created_at"
     """The time by which browsing orders."""
     updated_before: datetime | None = None
@@ -63,6 +65,10 @@ class EntryQuery:
     """The caller's vector, which is searched in place of that of the text."""
     trusted: Condition | None = None
     """Selects entries that come from no blocked source; None for all entries."""
+
+    def is_by_vector_alone(self, text: str) -> bool:
+        """Return whether only the caller's vector counts, and no word of the query."""
+        return self.vector is not None and (self.mode == "semantic" or not text.strip())
 
     @property
     def place(self) -> Where:

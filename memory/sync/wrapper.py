@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Never, NoReturn
 
@@ -108,9 +109,12 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         )
         if inspect.isasyncgen(made):
             return _iterate(self, made)
-        value = self._loop.run(made) if inspect.iscoroutine(made) else made
-        if ends and self._owns_loop:
-            self._loop.stop_and_wait()
+        if not inspect.iscoroutine(made):
+            return self._handed_out(made)
+        if not (ends and self._owns_loop):
+            return self._handed_out(self._loop.run(made))
+        value = self._loop.close_and_wait(made)
+        self._loop.stop_and_wait()
         return self._handed_out(value)
 
     call.__doc__ = _doc(method)
@@ -131,9 +135,12 @@ def _iterate(twin: SyncWrapper, items: AsyncGenerator[Any, Never]) -> Iterator[A
 
 
 def _doc(original: Any) -> str:
-    return (
+    doc = (
         (inspect.getdoc(original) or "")
         .replace("async with", "with")
         .replace("async for", "for")
         .replace("await ", "")
     )
+    if not isinstance(original, type):
+        return doc
+    return re.sub(rf"\b{original.__name__}\(", f"Blocking{original.__name__}(", doc)

@@ -633,6 +633,30 @@ async def test_a_quota_refuses_documents_that_grow_beyond_it(config: dict[str, A
             Quota(name="q", document_bytes=1, **wrong)
 
 
+async def test_a_group_needs_room_only_for_what_it_adds_as_a_whole(config: dict[str, Any]) -> None:
+    quotas = [{"name": "small", "document_bytes": 100_000}]
+    async with Memory(config | {"quotas": quotas}) as memory:
+        await memory.documents.put(USER, "a", "x" * 90_000)
+        await memory.documents.apply([DocumentDelete(USER, "a"), DocumentPut(USER, "b", "y" * 90_000)])
+        await memory.documents.apply([DocumentPut(USER, "b", 1), DocumentPut(USER, "c", "z" * 90_000)])
+        with pytest.raises(QuotaExceeded):
+            await memory.documents.apply([DocumentDelete(USER, "b"), DocumentPut(USER, "d", "y" * 90_000)])
+        assert await keys_of(memory) == ["b", "c"]
+
+
+async def test_dry_runs_of_erasures_count_documents(memory: Memory) -> None:
+    await memory.write("tea", scope=USER)
+    for key, value in (("a", 1), ("large", b"." * 300_000)):
+        await memory.documents.put(USER, key, value)
+    would = await memory.admin.erase(USER, dry_run=True)
+    assert (would, would.documents) == (1, 2)
+    assert (await memory.admin.erase_user(USER.id, dry_run=True)).documents == 2
+    erased = await memory.admin.erase(USER)
+    assert (erased, erased.documents) == (1, 2)
+    await memory.documents.put(USER, "a", 1)
+    assert (await memory.admin.erase_user(USER.id)).documents == 1
+
+
 async def test_an_audit_finds_nothing_wrong_with_documents(memory: Memory, clock: Clock) -> None:
     for number in range(20):
         await memory.documents.put(USER, f"k{number}", number, expires_in=HOUR if number % 3 else None)

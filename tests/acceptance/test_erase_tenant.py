@@ -216,11 +216,11 @@ async def _followed(memory: Memory, clock: Clock) -> None:
     since = [await memory.write("feldspar", scope=scope) for scope in (USER, SESSION)]
     await memory.update(since[0].id, content="feldspar still")
     await memory.scratchpads.append("note: feldspar", AGENT)
-    assert (await memory.admin.stats()).owed > 0
+    assert (await memory.admin.stats()).pending_steps > 0
     for _ in range(3):
         await memory.admin.sweep()
         clock.advance()
-    assert (await memory.admin.stats()).owed == 0
+    assert (await memory.admin.stats()).pending_steps == 0
     left = [
         (leaf, kind, row)
         for leaf, kind, row in await rows(memory, frozenset({RowType.RECORD}))

@@ -254,6 +254,67 @@ async def test_a_change_of_another_version_is_refused_and_changes_nothing(
 
 
 @SCOPES
+async def test_a_retired_entry_of_another_version_is_a_conflict(memory: Memory, scope: Scope) -> None:
+    first = await memory.write("Lisbon", scope=scope, key="home")
+    await memory.entries.invalidate(first.id)
+    retired = (await memory.entries.history(first.id))[-1]
+    for call in (
+        memory.entries.invalidate(first.id, expected_version=first.version),
+        memory.update(first.id, content="Porto", expected_version=first.version),
+        memory.update(first.id, expected_version=first.version),
+    ):
+        with pytest.raises(VersionConflict) as caught:
+            await call
+        assert caught.value.current_version == retired.version
+    assert not await memory.entries.invalidate(first.id, expected_version=retired.version)
+    with pytest.raises(NotFound):
+        await memory.update(first.id, content="Porto", expected_version=retired.version)
+
+
+async def test_an_expired_entry_under_legal_hold_is_a_conflict_in_every_mode(
+    memory: Memory, clock: Clock
+) -> None:
+    old = await memory.write("old", scope=USER, key="k", expires_at=HOUR)
+    gone = await memory.write("gone", scope=USER)
+    await memory.admin.legal_holds.add("case", reason="a lawsuit", user=USER.id)
+    clock.advance(2 * HOUR)
+    options: list[dict[str, Any]] = [
+        *({"if_exists": mode} for mode in ("error", "replace", "update", "keep")),
+        {"expected_version": ABSENT},
+        {"detect_conflicts": True},
+        {"supersedes": gone.id},
+    ]
+    for one in options:
+        with pytest.raises(Conflict, match="has an expired entry") as caught:
+            await memory.write("new", scope=USER, key="k", **one)
+        assert caught.value.existing_id == old.id, one
+
+
+async def test_a_keyed_write_can_be_repeated_after_an_import(memory: Memory, clock: Clock) -> None:
+    options: dict[str, Any] = {"scope": USER, "key": "home", "tags": ["a"], "expires_at": 2 * DAY}
+    written = await memory.write("Lisbon", **options)
+    await memory.update(written.id, content="Porto")
+    other, third = memory.for_tenant("other"), memory.for_tenant("third")
+    await other.admin.import_([line async for line in memory.admin.export()])
+    await third.admin.import_([line async for line in other.admin.export()])
+    clock.advance(HOUR)
+    for here in (other, third):
+        await here.write("Lisbon", **options)
+        found = await here.get(scope=USER, key="home")
+        assert found is not None
+        assert found.content == "Porto"
+        with pytest.raises(Conflict):
+            await here.write("Faro", **options)
+
+
+async def test_a_file_cannot_say_which_write_made_an_entry(memory: Memory) -> None:
+    [line] = [{"format": "memory-entry/3", "scope": "user:u1", "id": "a", "content": "x"}]
+    for name in ("named", "written_as"):
+        with pytest.raises(InvalidInput, match=f"{name}: is not a field of an exported entry"):
+            await memory.admin.import_([{**line, name: "y"}])
+
+
+@SCOPES
 async def test_absent_creates_once_and_only_where_nothing_is(memory: Memory, scope: Scope) -> None:
     made = await memory.write("Lisbon", scope=scope, key="home", expected_version=ABSENT)
     with pytest.raises(VersionConflict, match="was expected to be absent"):

@@ -26,8 +26,9 @@ async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
 
 
 async def near(memory: Memory, vector: Any, scope: Scope = USER, **options: Any) -> list[str]:
-    """The ids that a search by a vector finds with any nearness, best first."""
-    return [hit.id for hit in await memory.search("", scope=scope, vector=vector, **options)]
+    """The ids of the entries in about the direction of a vector, best first."""
+    found = await memory.search("", scope=scope, vector=vector, **options)
+    return [hit.id for hit in found if hit.score is not None and hit.score > 0.6]
 
 
 async def nearest(memory: Memory, vector: Any, **options: Any) -> str:
@@ -44,6 +45,36 @@ async def test_a_search_by_a_vector_finds_the_entries_nearest_to_it(memory: Memo
     assert await nearest(memory, UP, mode="semantic") == own.id
     assert (await memory.search("tea", scope=USER, vector=UP, mode="semantic"))[0].id == own.id
     assert {hit.id for hit in await memory.search("rum", scope=USER, vector=UP)} >= {rum.id, own.id}
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+async def test_a_vector_alone_orders_by_the_cosine(memory: Memory, mode: Any) -> None:
+    """Neither long texts, neighbours nor words change the order; opposites come last."""
+    angles = [0, 20, 60, 90, 120, 180]
+    ids = {}
+    for number, angle in enumerate(reversed(angles)):
+        turned = (math.cos(math.radians(angle)), math.sin(math.radians(angle)), 0.0)
+        entry = await memory.write(
+            " ".join(["word"] * (1 + 50 * number % 170)),
+            scope=USER,
+            vector=turned,
+            conversation_id="c",
+            number_in_conversation=number,
+        )
+        ids[angle] = entry.id
+    await memory.write("", title="-", scope=USER, searchable=False)
+    query = "" if mode == "hybrid" else "word"
+    found = await memory.search(query, scope=USER, vector=EAST, mode=mode, age_decay=False)
+    assert [hit.id for hit in found] == [ids[angle] for angle in angles]
+    expected = [(1 + math.cos(math.radians(angle))) / 2 for angle in angles]
+    assert [hit.score for hit in found] == pytest.approx(expected, abs=1e-5)
+
+
+async def test_an_entry_without_text_gets_no_vector(memory: Memory) -> None:
+    """Also from an embedder that has a vector for an empty text."""
+    await memory.write(scope=USER, data={"drink": "chai"})
+    await memory.write("tea", scope=USER, searchable=False)
+    assert list(await memory.search("", scope=USER, vector=NORTH)) == []
 
 
 async def test_an_entry_of_data_alone_is_found_by_its_vector(memory: Memory) -> None:

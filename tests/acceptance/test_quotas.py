@@ -53,6 +53,24 @@ async def test_two_writers_stay_within_a_quota_but_for_what_is_under_way(
             assert {f"{name} 11" for name in "ab"} <= set(contents(left)), "the newest stay"
 
 
+async def test_an_edit_that_enlarges_an_entry_needs_room(config: dict[str, Any], clock: Clock) -> None:
+    quota: dict[str, Any] = {"quotas": [{"name": "personal", "scope_kinds": ["user"], "bytes": 20_000}]}
+    async with Memory(config, clock=clock, embedder="none", **quota) as memory:
+        made = await memory.write("x" * 9_000, scope=USER, key="k")
+        with pytest.raises(QuotaExceeded, match=r"personal.*bytes"):
+            await memory.update(made.id, content="y" * 25_000)
+        modes: list[Any] = ["replace", "update"]
+        for mode in modes:
+            with pytest.raises(QuotaExceeded, match=r"personal.*bytes"):
+                await memory.write("y" * 25_000, scope=USER, key="k", if_exists=mode)
+        assert await memory.get(made.id) == made
+        assert (await memory.update(made.id, content="z" * 8_000)).content == "z" * 8_000
+    entries: dict[str, Any] = {"quotas": [{"name": "personal", "scope_kinds": ["user"], "entries": 1}]}
+    async with Memory("memory://", clock=clock, embedder="none", **entries) as memory:
+        made = await memory.write("x", scope=USER)
+        assert (await memory.update(made.id, content="longer")).content == "longer"
+
+
 @pytest.mark.parametrize("then", ["refuse", "evict"])
 async def test_an_import_with_its_ids_keeps_to_a_quota(
     config: dict[str, Any], clock: Clock, then: str

@@ -323,8 +323,28 @@ async def test_an_erasure_forgets_the_requests_about_its_data(memory: Memory) ->
     await theirs.write("x", scope=USER, request_id="r1")
     await memory.admin.erase_tenant()
     assert await records(memory) == 1
-    again = await memory.write("Faro", scope=USER, request_id="r1")
-    assert await memory.write("Faro", scope=USER, request_id="r1") == again
+    again = await memory.write("Faro", scope=USER, request_id="r4")
+    assert await memory.write("Faro", scope=USER, request_id="r4") == again
+
+
+@BOTH
+async def test_a_repeat_stores_nothing_again_that_was_erased(memory: Memory) -> None:
+    async def make() -> None:
+        await memory.write("Lisbon", scope=USER, request_id="r1")
+
+    async def talk() -> None:
+        await memory.sessions.create("named", request_id="r1")
+
+    for call, erase in (
+        (make, lambda: memory.admin.erase(USER)),
+        (talk, lambda: memory.sessions.delete("named")),
+    ):
+        await call()
+        await erase()
+        with pytest.raises(Conflict, match=r"was deleted after this request began\. Use a new request_id"):
+            await call()
+    assert await entries_of(memory) == []
+    assert (await memory.sessions.list()).sessions == []
 
 
 @BOTH

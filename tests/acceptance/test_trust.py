@@ -16,12 +16,14 @@ from memory import (
     BlockingMemory,
     BlockingMemoryManager,
     ConfigError,
+    Conflict,
     Entry,
     EntryDraft,
     InvalidInput,
     Memory,
     MemoryManager,
     NamedStore,
+    NotFound,
     Provenance,
     RejectedByGate,
     Resolution,
@@ -123,6 +125,28 @@ async def test_exports_and_imports_carry_where_entries_come_from(
         await other.admin.unblock_source(source=WEB)
         assert [one.content for one in await other.retrieve("user:ada")] == (["tea"] if same_ids else [])
         assert report.counts == {"retired": not same_ids, "erased": 0, "restored": same_ids, "left": 0}
+
+
+async def test_a_change_shows_no_entry_of_a_blocked_source(memory: Memory) -> None:
+    made = await memory.write("secret tea", scope="user:ada", key="drink", source=WEB)
+    plain = await memory.write("tea", scope="user:ada", source=WEB)
+    await memory.admin.block_source(source=WEB, reason="wrong")
+    changes: list[dict[str, Any]] = [
+        {"entry_id": made.id, "title": "Drink"},
+        {"entry_id": plain.id, "expected_version": plain.version},
+        {"entry_id": plain.id, "content": "coffee"},
+    ]
+    for change in changes:
+        with pytest.raises(NotFound):
+            await memory.update(**change)
+    modes: list[Any] = ["update", "keep"]
+    for mode in modes:
+        with pytest.raises(Conflict, match="hidden by a blocked source") as caught:
+            await memory.write("tea", scope="user:ada", key="drink", if_exists=mode)
+        assert "secret" not in str(caught.value)
+    assert {len(await memory.entries.history(one.id)) for one in (made, plain)} == {1}
+    await memory.admin.unblock_source(source=WEB)
+    assert (await memory.update(plain.id, content="coffee")).content == "coffee"
 
 
 async def test_a_keyed_write_is_repeated_whoever_asks_and_in_whichever_run(memory: Memory) -> None:

@@ -151,7 +151,7 @@ async def judged(memory: Memory, ledger: Ledger, passes: Callable[[timedelta], N
     unknown = set(every) - set(ledger.texts) - set(ledger.maybe) - _sources(ledger)
     if len(unknown) > ledger.unnamed:
         wrong.append(f"{len(unknown)} entries that nobody wrote")
-    if owed := (await memory.admin.stats()).owed:
+    if owed := (await memory.admin.stats()).pending_steps:
         wrong.append(f"{owed} records still owe a step")
     return wrong + await undelivered(memory._engine)
 

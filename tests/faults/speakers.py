@@ -155,7 +155,7 @@ async def judged(memory: Memory, heard: Sequence[Heard]) -> list[str]:
     (listed,) = (await memory.sessions.list()).sessions
     if listed.message_count != len(items):
         wrong.append("the session's own record does not follow its log")
-    if owed := (await memory.admin.stats()).owed:
+    if owed := (await memory.admin.stats()).pending_steps:
         wrong.append(f"{owed} records still owe a step")
     return wrong
 

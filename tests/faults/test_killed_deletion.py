@@ -55,13 +55,13 @@ async def test_a_second_life_after_a_killed_deletion_knows_nothing_of_the_first(
 
     async with Memory(url, embedder="none") as memory:
         assert await memory.get(first) is None
-        assert (await memory.admin.stats()).owed == 1
+        assert (await memory.admin.stats()).pending_steps == 1
         again = await born(memory)
         assert again == first
         assert [entry.content for entry in await memory.entries.history(again)] == ["innocent"]
         assert await memory.delete(again)
         await memory.admin.sweep()
-        assert (await memory.admin.stats()).owed == 0
+        assert (await memory.admin.stats()).pending_steps == 0
         for store in memory._engine.topology.leaves:
             await store.vacuum()
     assert b"secret" not in _everything_in(tmp_path)

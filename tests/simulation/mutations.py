@@ -103,10 +103,14 @@ MUTATIONS: dict[str, Mutation] = {
         ("update.",),
     ),
     "what-is-retired-is-changed": Mutation(
-        entries, "Entries._attempt", " or not is_current(home[0], now)", "", ("update.", "cache.invalidate")
+        entries,
+        "Entries._attempt",
+        "if not is_current(record, now)",
+        "if False",
+        ("update.", "cache.invalidate"),
     ),
     "what-has-expired-is-changed": Mutation(
-        entries, "Entries._attempt", "is_expired(home[0], now) or ", "", ("update.",)
+        entries, "Entries._attempt", " or is_expired(home[0], now)", "", ("update.",)
     ),
     "a-window-is-ended-twice": Mutation(
         entries,

@@ -299,7 +299,8 @@ def _remove_orphans() -> None:
     import docker  # type: ignore[import-untyped,unused-ignore]
 
     with contextlib.closing(docker.from_env(timeout=30)) as client:
-        for container in client.containers.list(all=True, filters={"label": OWNER}):
+        # Another process may remove one of them meanwhile.
+        for container in client.containers.list(all=True, filters={"label": OWNER}, ignore_removed=True):
             host, _, pid = container.labels[OWNER].rpartition(":")
             if host == socket.gethostname() and not os.path.exists(f"/proc/{pid}"):
                 with contextlib.suppress(Exception):

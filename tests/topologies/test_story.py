@@ -75,7 +75,7 @@ async def test_the_story_is_the_same_on_every_topology(
     assert [(t["tier"], t["entries"]) for t in placed["tiers"]["tiers"]] == [
         (t["tier"], t["entries"]) for t in on_one_file["tiers"]["tiers"]
     ]
-    assert placed["tiers"]["owed"] == 0
+    assert placed["tiers"]["pending_steps"] == 0
 
 
 async def test_it_can_be_seen_where_each_record_lives(placing: Placing, placed: Told) -> None:

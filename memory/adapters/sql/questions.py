@@ -44,30 +44,53 @@ def question(table: AnyTable, build: Build, shape: Shape, values: Values) -> Que
 
 
 def values_and_shapes(
-    table: AnyTable, where: Where, part: Condition | None, partitions: Sequence[int], walking: bool = False
+    table: AnyTable,
+    where: Where,
+    part: Condition | None,
+    partitions: Sequence[int],
+    walking: bool = False,
+    few: Shape | None = None,
 ) -> tuple[Values, Shape, Shape]:
     """Return the values, the shape of the place, and the shape of the filter.
 
-    `walking` means along an index in order; the filter does not matter.
+    `walking` means along an index in order; the filter does not matter. `few` is a
+    bound of a value in bodies that few rows pass.
     """
     of_filter: Values = []
     chosen = table.shaper.filter(part, of_filter)
     values: Values = []
     keyed: bool | str = isinstance(where, Tenant) if walking else names(chosen, table.keyed)
-    keyed = BY_BODY if by_body(chosen) else keyed
+    keyed = BY_BODY if by_body(chosen, few) else keyed
     there = scope(where, partitions, values, tenant=keyed)
     return table.shaper.texts(values) + of_filter, there, chosen
 
 
+def passing_at_most(table: AnyTable, bound: Shape, values: Values, most: int) -> Question:
+    """Count rows that pass a bound on a value in bodies, but no more than `most`."""
+    return question(table, _passing_at_most, (bound, most), values)
+
+
+def _passing_at_most(table: AnyTable, shape: Shape) -> sa.Select[Any]:
+    bound, most = shape
+    rows: sa.Select[Any] = sa.select(sa.literal_column("1").label("one")).select_from(table.table)
+    passing = rows.where(table.conditions().filter(bound)).limit(sa.literal_column(str(most)))
+    return sa.select(sa.func.count()).select_from(passing.subquery())
+
+
 def page(
-    table: AnyTable, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...]
+    table: AnyTable,
+    query: Query,
+    partitions: Sequence[int],
+    limit: int,
+    columns: tuple[str, ...],
+    few: Shape | None = None,
 ) -> Question:
     """Select columns of the rows of a page in order.
 
     Behind the columns of each row comes whether any row is in the quarantine.
     """
     values, where, chosen = values_and_shapes(
-        table, query.where, query.filter, partitions, walking=table.walks(query, partitions)
+        table, query.where, query.filter, partitions, walking=table.walks(query, partitions, few), few=few
     )
     after = (
         TRUE

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from memory.adapters.sql.partitions import Directory
-from memory.adapters.sql.questions import due_question, matches, page, totals
+from memory.adapters.sql.questions import due_question, matches, page, passing_at_most, totals
+from memory.adapters.sql.shapes import Shape, Values, bounds_in, by_body
 from memory.adapters.sql.table import Columns, DamagedRow, Table
 from memory.ports.batch import StoredRow, slot_of
 from memory.ports.collections import Collection
@@ -108,6 +109,22 @@ async def query(
     return Page(tuple(answers), cursor, tuple(corrupt), tuple(heads)), unreadable
 
 
+async def _bound_of_few(connection: Any, table: AnyTable, query: Query) -> Shape | None:
+    """Return a bound of the query on an indexed value in bodies that few rows pass."""
+    most = table.few_passing
+    if not most or not table.shaper.json_paths or by_body(table.shaper.filter(query.filter, [])):
+        return None
+    for bound in bounds_in(query.filter):
+        values: Values = []
+        shape = table.shaper.filter(bound, values)
+        if bound.parts in table.shaper.json_paths:
+            asked = passing_at_most(table, shape, values, most)
+            ((passing,),) = await table.read(connection, asked.sql, asked.arguments)
+            if passing < most:
+                return shape
+    return None
+
+
 async def _rows(
     connection: Any,
     table: AnyTable,
@@ -119,9 +136,10 @@ async def _rows(
     """Return the rows of a page in order, and whether there are more behind it."""
     limit = query.limit
     take = limit + 1
-    chosen = table.paged_columns(query, partitions, columns)
+    few = await _bound_of_few(connection, table, query)
+    chosen = table.paged_columns(query, partitions, columns, few)
     while True:
-        question = page(table, query, partitions, take, chosen)
+        question = page(table, query, partitions, take, chosen, few)
         rows = await table.read(connection, question.sql, question.arguments)
         full = len(rows) == take
         if chosen != columns:

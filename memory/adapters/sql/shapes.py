@@ -113,20 +113,24 @@ def names(part: Shape, fields: frozenset[str]) -> bool:
     return part[0] in ("=", "in") and part[1] in fields
 
 
-def by_body(part: Shape) -> bool:
+def by_body(part: Shape, few: Shape | None = None) -> bool:
     """Whether an index on a path in bodies finds every passing row.
 
     It has one of some values there, or one between two values. A single bound may let
-    nearly all rows pass, and these are better read in order.
+    nearly all rows pass, and these are better read in order. `few` is a bound that few
+    rows pass.
     """
     match part:
+        case bound if bound == few:
+            return True
         case ("json", kind, "=" | "in", path, _):
             return kind != "type" and path is not None
         case ("or", *parts):
-            return bool(parts) and all(map(by_body, parts))
+            return bool(parts) and all(by_body(one, few) for one in parts)
         case ("and", *parts):
             bounds = [(kind, path, sign[0]) for _, kind, sign, path, _ in filter(_is_bound, parts)]
-            return any(map(by_body, parts)) or len(set(bounds)) > len({bound[:2] for bound in bounds})
+            between = len(set(bounds)) > len({bound[:2] for bound in bounds})
+            return between or any(by_body(one, few) for one in parts)
         case _:
             return False
 
@@ -148,6 +152,17 @@ def is_comparable(part: JsonPath) -> bool:
         not isinstance(one, int | float) or abs(one) <= _EXACT
         for one in (part.value if part.operator == "in" else (part.value,))
     )
+
+
+def bounds_in(part: Condition | None) -> list[JsonPath]:
+    """Return the bounds of values in bodies that every passing row meets."""
+    match part:
+        case And(parts):
+            return [bound for one in parts for bound in bounds_in(one)]
+        case JsonPath(_, "<" | "<=" | ">" | ">="):
+            return [part]
+        case _:
+            return []
 
 
 class Shaper:

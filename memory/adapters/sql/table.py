@@ -40,6 +40,11 @@ class Table(ABC, Generic[C]):
     """The statements of one collection on connections of type C."""
 
     dialect: ClassVar[sa.Dialect]
+    few_passing: ClassVar[int] = 0
+    """How many rows a bound on a value in bodies lets pass, if an index is used for it.
+
+    They are counted first. With 0 the server decides by its statistics.
+    """
     beside: ClassVar[tuple[str, ...]] = ("partition_no",)
     any_quarantined: str
     """An SQL expression: whether any row of the collection is in the quarantine."""
@@ -70,7 +75,7 @@ class Table(ABC, Generic[C]):
         """Return conditions for one statement about the table."""
         return Conditions(self.table)
 
-    def walks(self, query: Query, partitions: Sequence[int]) -> bool:
+    def walks(self, query: Query, partitions: Sequence[int], few: Shape | None = None) -> bool:
         """Whether an index returns the answers in order, so that a page walks along it.
 
         An index does so for one partition by creation or by an ordered text, with any
@@ -84,7 +89,7 @@ class Table(ABC, Generic[C]):
                 and query.types == {RowType.RECORD}
             )
             chosen = self.shaper.filter(query.filter, [])
-            return ordered and not names(chosen, self.keyed) and not by_body(chosen)
+            return ordered and not names(chosen, self.keyed) and not by_body(chosen, few)
         return len(partitions) == 1 and self.walks_partition(query.order)
 
     def walks_partition(self, order: Sequence[Order]) -> bool:
@@ -134,7 +139,7 @@ class Table(ABC, Generic[C]):
         return self.columns
 
     def paged_columns(
-        self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]
+        self, query: Query, partitions: Sequence[int], columns: tuple[str, ...], few: Shape | None = None
     ) -> tuple[str, ...]:
         """Return the columns that the statement of a page reads of each row.
 

@@ -134,8 +134,8 @@ def _tiers(out: Console, found: Mapping[str, Any]) -> None:
             " conditional write.",
             style="dim",
         )
-    if found["owed"]:
-        out.print(f"{found['owed']} steps are pending; a sweep completes them.")
+    if found["pending_steps"]:
+        out.print(f"{found['pending_steps']} steps are pending; a sweep completes them.")
 
 
 def _window(out: Console, found: Mapping[str, Any]) -> None:

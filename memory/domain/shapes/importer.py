@@ -100,6 +100,8 @@ def import_message(given: object, format: str = "auto") -> list[Message]:
         name = "auto"
     elif format == "auto":
         name = recognise(fields) or "auto"
+    else:
+        _refuse_foreign(format, fields)
     if name in KEPT_WHOLE:
         encoded, kinds = originals.encode(fields)
         copied = _copy_fields(encoded, keeps_all=True)
@@ -184,6 +186,38 @@ def _refuse_unread(format: str, fields: Fields, messages: Sequence[Message]) -> 
             f"is not read in the format '{format}', which has the text in '{_READ[format][0]}'. Name the"
             f" format of the message, or omit format=. {_KNOWN}",
         )
+
+
+def _refuse_foreign(format: str, fields: Fields) -> None:
+    """Raise `InvalidInput` for a message that only another format has."""
+    module = KEPT_WHOLE.get(format)
+    if format == "plain" or (module is not None and module.is_one(fields)):
+        return
+    found = recognise(fields) or ("langchain" if langchain.is_one(fields) else None)
+    sign = next((name for name in ("type", "kind", "blocks", "parts", "author") if name in fields), "content")
+    if found is None and format in ("anthropic", "openai", "openai_responses"):
+        is_anthropic, is_openai = _is_anthropic(fields), _is_openai(fields)
+        if is_anthropic and not is_openai:
+            found, sign = "anthropic", _path_of_part(fields, _ANTHROPIC_PARTS)
+        elif is_openai and not is_anthropic:
+            found = "openai"
+            sign = "tool_calls" if fields.get("tool_calls") else _path_of_part(fields, _OPENAI_PARTS)
+            if format == "openai_responses" and _has_part(fields, {"refusal"}):
+                return  # both formats have such a part
+    if found is None or found == format or {found, format} == {"openai", "ollama"}:
+        return
+    raise InvalidInput(
+        sign,
+        f"is of the format {found!r}, and format={format!r} was given. Name that format, or omit format=",
+    )
+
+
+def _path_of_part(fields: Fields, kinds: set[str]) -> str:
+    """Return the path of the first part of these kinds, or of the role."""
+    for number, part in enumerate(_objects(fields.get("content"))):
+        if part.get("type") in kinds:
+            return f"content[{number}].type"
+    return "role"
 
 
 def _check_names(message: Message) -> None:

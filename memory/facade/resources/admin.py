@@ -22,6 +22,7 @@ from memory.facade.resources import source_blocking
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.route_report import RouteReport, explain_route
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import FilterInput, filter_of
 from memory.facade.transfer.backups import Backup, back_up
 from memory.facade.transfer.exporter import lines_of
@@ -36,6 +37,7 @@ from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.routing import TIERS
 
 
+@guard_calls
 @explain_guesses
 class Admin:
     """Erase, export, import, inspect, and maintain the stores.
@@ -167,6 +169,7 @@ class Admin:
         later_writes: LaterWrites = "refused",
         reason: str,
         blocked_by: str | None = None,
+        request_id: str | None = None,
     ) -> list[BlockedSource]:
         """Hide everything that a source, an agent or a run wrote, and its derivatives.
 
@@ -187,6 +190,8 @@ class Admin:
                 other entries: these are refused too.
             reason: Why; shown by `blocked_sources`.
             blocked_by: Who blocks it.
+            request_id: As in `Memory.write`. A repeat of a complete call blocks nothing
+                again that was unblocked since.
 
         Returns:
             One `BlockedSource` for each origin.
@@ -198,20 +203,33 @@ class Admin:
             later_writes=later_writes,
             reason=reason,
             blocked_by=blocked_by,
+            request_id=request_id,
         )
 
     async def unblock_source(
-        self, *, source: str | None = None, agent: str | None = None, run: str | None = None
+        self,
+        *,
+        source: str | None = None,
+        agent: str | None = None,
+        run: str | None = None,
+        request_id: str | None = None,
     ) -> list[BlockedSource]:
         """Unblock a source, an agent or a run. Its entries are found again.
 
         Entries that were stored hidden are found too.
 
+        Args:
+            source: The source to unblock.
+            agent: The agent to unblock.
+            run: The run to unblock. Name at least one of the three.
+            request_id: As in `Memory.write`. A repeat spares a source that was blocked
+                after the request began. It returns what it unblocks itself.
+
         Returns:
             The origins that were blocked.
         """
-        return await self._access.engine.trust.blocked_sources.unblock(
-            self._access.tenant, source_blocking.origins_of(source, agent, run)
+        return await source_blocking.unblock_source(
+            self._access, source_blocking.origins_of(source, agent, run), request_id
         )
 
     async def blocked_sources(self) -> list[BlockedSource]:
@@ -228,6 +246,7 @@ class Admin:
         erase: bool = False,
         derived: bool = False,
         dry_run: bool = False,
+        request_id: str | None = None,
     ) -> RevertReport:
         """Revert all that a source, an agent or a run wrote until now.
 
@@ -246,16 +265,17 @@ class Admin:
             erase: Erase the entries that it created, instead of retiring them.
             derived: Retire or erase the derived entries too.
             dry_run: Change nothing; report what a call would do now.
+            request_id: As in `Memory.write`. A repeat reverts nothing that was written
+                after the request began. It reports what it reverts itself.
         """
-        work = self._access.engine.source_reverter
-        do = work.plan if flag("dry_run", dry_run) else work.run
-        origins = source_blocking.origins_of(source, agent, run)
-        return await do(
-            self._access.tenant,
-            origins,
+        return await source_blocking.revert_source(
+            self._access,
+            source_blocking.origins_of(source, agent, run),
             since=moment("since", since),
             erase=flag("erase", erase),
             derived=flag("derived", derived),
+            dry_run=flag("dry_run", dry_run),
+            request_id=request_id,
         )
 
     async def export(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import suppress
@@ -14,7 +15,16 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.facade.arguments import id_of, whole
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import (
+    check_request_id,
+    noted_flag,
+    read_flag,
+    request_of,
+    request_of_session,
+)
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.blobs.manifests import artifact_of
+from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.ports.record import Record
 
 LIST_LIMIT = 50
@@ -31,6 +41,7 @@ ArtifactRef: TypeAlias = str | tuple[str, str]
 """The id of an artifact, or its session and path."""
 
 
+@guard_calls
 @explain_guesses
 class Artifacts:
     """Files of sessions, each under a path. Entries point to them by id.
@@ -47,7 +58,13 @@ class Artifacts:
         self._access = access
 
     async def put(
-        self, session_id: str, path: str, data: Data, *, media_type: str = ANY_MEDIA_TYPE
+        self,
+        session_id: str,
+        path: str,
+        data: Data,
+        *,
+        media_type: str = ANY_MEDIA_TYPE,
+        request_id: str | None = None,
     ) -> Artifact:
         """Store a file of a session under a path, in place of the one stored there.
 
@@ -57,6 +74,9 @@ class Artifacts:
         Args:
             path: A relative path of at most 1,024 bytes. `/` divides its parts. Empty
                 parts, `.`, `..`, backslash and NUL are refused.
+            request_id: As in `Memory.write`. A repeat stores nothing, and returns the
+                artifact as it is now. Bytes are part of the request; the content of
+                files and streams is not.
 
         Raises:
             NotFound: There is no such session.
@@ -64,17 +84,32 @@ class Artifacts:
             InvalidInput: The file exceeds `artifacts.max_bytes` (1 GiB).
             QuotaExceeded: The file exceeds the quota of `artifact_bytes`. A replaced
                 file counts until it is deleted.
+            Conflict: `request_id` was used for another request, or a repeat finds that
+                the artifact was deleted.
         """
         session, named, kind = (
             validation.identifier("session_id", session_id),
             check_path(path),
             check_media_type(media_type),
         )
+        await self._access.require_session(session)
+        engine, tenant = self._access.engine, self._access.tenant
+        asked = {"path": named, "media_type": kind}
+        if check_request_id(request_id) is not None and isinstance(data, bytes | bytearray):
+            asked["sha256"] = (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
+        request = request_of_session("artifacts.put", tenant, session, request_id, asked)
         pieces, size = await _open_pieces(data)
-        try:
-            return await self._access.engine.conversations.manifests.put(
-                self._access.tenant, session, named, kind, pieces, size
+
+        async def put(mark: RequestMark | None) -> Artifact:
+            return await engine.conversations.manifests.put(
+                tenant, session, named, kind, pieces, size, request=mark
             )
+
+        async def read(noted: Any) -> Artifact:
+            return artifact_of(await self._require_record((session, named)))
+
+        try:
+            return await self._access.once(request, put, lambda made: {"artifact": made.id}, read)
         finally:
             await pieces.aclose()
 
@@ -141,12 +176,18 @@ class Artifacts:
             validation.whole_limit(limit, default=LIST_LIMIT),
         )
         after = None if cursor is None else validation.text("cursor", cursor, max_bytes=512)
+        await self._access.require_session(session)
         return await self._access.engine.conversations.manifests.list(
             self._access.tenant, session, most, after
         )
 
-    async def delete(self, artifact: ArtifactRef) -> bool:
+    async def delete(self, artifact: ArtifactRef, *, request_id: str | None = None) -> bool:
         """Delete an artifact.
+
+        Args:
+            artifact: The id, or the session and the path.
+            request_id: As in `Memory.write`. A repeat spares a file that was put under
+                the path since.
 
         Returns:
             True if this call deleted it; False if there was none.
@@ -154,10 +195,30 @@ class Artifacts:
         Raises:
             LegalHoldActive: The session of the artifact is under legal hold.
         """
-        found = await self._find(artifact)
-        return found is not None and await self._access.engine.conversations.manifests.delete(
-            self._access.tenant, artifact_of(found).id
-        )
+        engine, tenant = self._access.engine, self._access.tenant
+        named = list(artifact) if isinstance(artifact, tuple) else id_of(artifact)
+        request = request_of("artifacts.delete", request_id, {"artifact": named})
+
+        async def delete(mark: RequestMark | None) -> bool:
+            found = await self._find(artifact)
+            if mark is not None and mark.repeats and (found is None or is_later(found.created_at, mark)):
+                return await self._was_deleted_by(artifact, mark)
+            return found is not None and await engine.conversations.manifests.delete(
+                tenant, artifact_of(found).id, mark
+            )
+
+        return await self._access.once(request, delete, noted_flag, read_flag)
+
+    async def _was_deleted_by(self, artifact: ArtifactRef, mark: RequestMark) -> bool:
+        """Return whether an earlier attempt of the request deleted the artifact.
+
+        One that is named by its id counts as deleted once it is gone.
+        """
+        if not isinstance(artifact, tuple):
+            return True
+        session, path = validation.identifier("session_id", artifact[0]), check_path(artifact[1])
+        manifests = self._access.engine.conversations.manifests
+        return await manifests.was_deleted_by(self._access.tenant, session, path, mark)
 
     async def _find(self, artifact: ArtifactRef) -> Record | None:
         manifests = self._access.engine.conversations.manifests
@@ -167,8 +228,13 @@ class Artifacts:
                     "artifact", f"must be an id, or a tuple of session id and path, not {len(artifact)} items"
                 )
             session, path = validation.identifier("session_id", artifact[0]), check_path(artifact[1])
+            if not await self._access.sees_session(session):
+                return None
             return await manifests.at(self._access.tenant, session, path)
-        return await manifests.get(self._access.tenant, id_of(artifact))
+        named = id_of(artifact)
+        if named not in await self._access.visible_artifacts([named]):
+            return None
+        return await manifests.get(self._access.tenant, named)
 
     async def _require_record(self, artifact: ArtifactRef) -> Record:
         found = await self._find(artifact)

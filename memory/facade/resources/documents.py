@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import dataclasses
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +14,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.document import (
     MAX_GROUP,
+    CheckedValue,
     Document,
     DocumentChange,
     DocumentDelete,
@@ -25,11 +29,25 @@ from memory.domain.document import (
     check_value,
 )
 from memory.domain.errors import InvalidInput
+from memory.domain.filter_parsing import parse_filter
+from memory.domain.filters import Filter, check_size
 from memory.domain.scope import Scope, Subtree
+from memory.domain.time import micros, moment
 from memory.domain.versions import ExpectedVersion, check_expected
 from memory.facade.arguments import Metadata, flag, length, scope_of, scope_or_subtree
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import (
+    check_request_id,
+    noted_flag,
+    noted_number,
+    read_flag,
+    read_number,
+    request_of,
+)
+from memory.facade.runtime.view_guard import guard_calls
+from memory.facade.search_options import FilterInput
 from memory.orchestrator.documents.documents import ChangeRequest, DeleteRequest, KeyRange, PutRequest
+from memory.orchestrator.storage.requests import Request, RequestMark, partition_mark
 
 LIST_LIMIT = 100
 MAX_KEYS = 1_000
@@ -38,6 +56,7 @@ CHECKED_AT_ONCE = 64 * 1024
 """Characters of JSON that are checked on the event loop; longer values in a thread."""
 
 
+@guard_calls
 @explain_guesses
 class Documents:
     """Stores JSON or bytes under a key of a scope, and lists them by key.
@@ -67,6 +86,7 @@ class Documents:
         refresh_on_read: bool = False,
         expected_version: ExpectedVersion | None = None,
         if_exists: IfDocumentExists = "replace",
+        request_id: str | None = None,
     ) -> DocumentInfo:
         """Store a value under a key, in place of the document that is there.
 
@@ -86,12 +106,15 @@ class Documents:
             expected_version: The `version` that you read last, or `ABSENT`. If another
                 one is stored, nothing is changed.
             if_exists: `"error"` refuses to replace any document, even an equal one.
+            request_id: As in `Memory.write`. A repeat stores nothing, and returns what
+                the first call returned.
 
         Returns:
             The document without its value, with its new `version`.
 
         Raises:
-            Conflict: A document exists, and `if_exists` is `"error"`.
+            Conflict: A document exists, and `if_exists` is `"error"`. Or `request_id`
+                was used for another request.
             InvalidInput: An argument is wrong. The error names its path.
             QuotaExceeded: The document would exceed a quota of `document_bytes`.
             Unsupported: The store of tier `mid` cannot store groups of changes.
@@ -110,7 +133,34 @@ class Documents:
                 if_exists,
             )
         )
-        return await self._access.engine.documents.put(self._access.tenant, asked)
+        documents, tenant = self._access.engine.documents, self._access.tenant
+        request = await _request_of("put", tenant, request_id, [asked])
+
+        async def put(mark: RequestMark | None) -> list[DocumentInfo | None]:
+            return [await documents.put(tenant, asked, mark)]
+
+        (made,) = await self._once(request, [asked], put)
+        assert made is not None  # noqa: S101 - a put stores one
+        return made
+
+    async def _once(
+        self,
+        request: Request | None,
+        asked: Sequence[ChangeRequest],
+        change: Callable[[RequestMark | None], Awaitable[list[DocumentInfo | None]]],
+    ) -> list[DocumentInfo | None]:
+        """Make changes; a repeat of the request returns what the first call stored."""
+
+        async def read(noted: Any) -> list[DocumentInfo | None]:
+            return [
+                None if said is None else _info_from(one, said)
+                for one, said in zip(asked, noted["stored"], strict=True)
+            ]
+
+        def note(made: Sequence[DocumentInfo | None]) -> dict[str, Any]:
+            return {"stored": [None if info is None else _noted(info) for info in made]}
+
+        return await self._access.once(request, change, note, read)
 
     async def get(self, scope: Scope | str, key: str) -> Document | None:
         """Return the document under a key; None if there is none.
@@ -140,12 +190,19 @@ class Documents:
         return await self._access.engine.documents.get(self._access.tenant, scope.text, keys)
 
     async def delete(
-        self, scope: Scope | str, key: str, *, expected_version: ExpectedVersion | None = None
+        self,
+        scope: Scope | str,
+        key: str,
+        *,
+        expected_version: ExpectedVersion | None = None,
+        request_id: str | None = None,
     ) -> bool:
         """Delete the document under a key.
 
         Args:
             expected_version: Delete the document only if this is still its `version`.
+            request_id: As in `Memory.write`. A repeat spares a document that was put
+                since.
 
         Returns:
             True if this call deleted it; False if there was none.
@@ -155,7 +212,11 @@ class Documents:
             VersionConflict: It has another version than expected, or does not exist.
         """
         asked = _delete_request(DocumentDelete(scope, key, expected_version))
-        return await self._access.engine.documents.delete(self._access.tenant, asked)
+        documents, tenant = self._access.engine.documents, self._access.tenant
+        request = await _request_of("delete", tenant, request_id, [asked])
+        return await self._access.once(
+            request, lambda mark: documents.delete(tenant, asked, mark), noted_flag, read_flag
+        )
 
     async def delete_many(
         self,
@@ -164,6 +225,8 @@ class Documents:
         prefix: str = "",
         start: str | None = None,
         stop: str | None = None,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
+        request_id: str | None = None,
     ) -> int:
         """Delete the documents of a scope that exist now.
 
@@ -171,6 +234,11 @@ class Documents:
             prefix: Only keys that begin with this text.
             start: Only keys that are not below this one.
             stop: Only keys below this one.
+            filter: Only documents that pass this filter when they are deleted; as in
+                `list`.
+            request_id: As in `Memory.write`. A repeat spares what was put after the
+                request began. If the first call was cut off, it returns the number of
+                documents that it deletes itself.
 
         Returns:
             The number of deleted documents.
@@ -178,12 +246,22 @@ class Documents:
         Raises:
             LegalHoldActive: The scope is under legal hold.
         """
-        return await self._access.engine.documents.delete_many(
-            self._access.tenant, scope_of(scope), _key_range(prefix, start, stop)
-        )
+        where, keys, passing = scope_of(scope), _key_range(prefix, start, stop), _filter_of(filter)
+        documents, tenant = self._access.engine.documents, self._access.tenant
+        asked = {
+            "scope": where.text,
+            "keys": [keys.prefix, keys.start, keys.stop],
+            "filter": None if passing is None else str(passing),
+        }
+        request = request_of("documents.delete_many", request_id, asked, [partition_mark(tenant, where.text)])
+
+        async def delete(mark: RequestMark | None) -> int:
+            return await documents.delete_many(tenant, where, keys, passing, mark)
+
+        return await self._access.once(request, delete, noted_number, read_number)
 
     async def apply(
-        self, changes: Sequence[DocumentChange], *, atomic: bool = True
+        self, changes: Sequence[DocumentChange], *, atomic: bool = True, request_id: str | None = None
     ) -> list[DocumentInfo | None]:
         """Make several changes: all of them, or none.
 
@@ -197,35 +275,47 @@ class Documents:
             changes: Up to 100 changes of documents with different keys in one scope.
             atomic: With False the changes may be of several scopes. They are made one
                 after the other. An error ends the call, and the changes before it stay.
+            request_id: As in `Memory.write`. A repeat changes nothing, and returns what
+                the first call returned.
 
         Returns:
             For each change the stored document without its value; None for a deletion.
 
         Raises:
-            Conflict: A document exists, and the `if_exists` of its put is `"error"`.
+            Conflict: A document exists, and the `if_exists` of its put is `"error"`. Or
+                `request_id` was used for another request.
             LegalHoldActive: A document to delete is under legal hold.
             QuotaExceeded: The documents would exceed a quota of `document_bytes`.
             Unsupported: The store of tier `mid` cannot store groups of changes.
             VersionConflict: A document has another version than expected.
         """
         asked = await _change_requests(changes)
-        documents, tenant = self._access.engine.documents, self._access.tenant
-        if flag("atomic", atomic):
-            if len({one.scope for one in asked}) > 1:
-                raise InvalidInput(
-                    "changes",
-                    "are of several scopes, and a group is kept whole in one scope only. Make one call for"
-                    " each scope, or pass atomic=False",
-                )
-            return await documents.apply(tenant, asked)
-        made: list[DocumentInfo | None] = []
         for one in asked:
-            if isinstance(one, PutRequest):
-                made.append(await documents.put(tenant, one))
-            else:
-                await documents.delete(tenant, one)
-                made.append(None)
-        return made
+            self._access.scope_in_view(one.scope)
+        documents, tenant = self._access.engine.documents, self._access.tenant
+        together = flag("atomic", atomic)
+        if together and len({one.scope for one in asked}) > 1:
+            raise InvalidInput(
+                "changes",
+                "are of several scopes, and a group is kept whole in one scope only. Make one call for"
+                " each scope, or pass atomic=False",
+            )
+        request = await _request_of("apply" if together else "apply apart", tenant, request_id, asked)
+
+        async def apply(mark: RequestMark | None) -> list[DocumentInfo | None]:
+            if together:
+                return await documents.apply(tenant, asked, mark)
+            made: list[DocumentInfo | None] = []
+            for number, one in enumerate(asked):
+                part = None if mark is None else mark.part(number)
+                if isinstance(one, PutRequest):
+                    made.append(await documents.put(tenant, one, part))
+                else:
+                    await documents.delete(tenant, one, part)
+                    made.append(None)
+            return made
+
+        return await self._once(request, asked, apply)
 
     async def find(
         self,
@@ -257,6 +347,7 @@ class Documents:
         start: str | None = None,
         stop: str | None = None,
         reverse: bool = False,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         values: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
@@ -273,13 +364,19 @@ class Documents:
             start: Only keys that are not below this one.
             stop: Only keys below this one.
             reverse: Begin at the highest key. `start` and `stop` keep their meaning.
+            filter: Only documents that pass this `Filter`, or its dict, such as
+                `{"value.step": {"$gt": 3}}`. It compares `metadata`, `value`, `key`,
+                `created_at`, `updated_at` and `expires_at`. A page may then end early:
+                it has fewer documents, a cursor and a note in `degraded`.
             values: Read the values and the metadata too. A page then ends early once
                 its values have 8 MiB.
             limit: At most this many documents: 1 to 1,000, and 100 by default.
             cursor: The `cursor` of the page before.
         """
         keys = _key_range(prefix, start, stop)
-        return await self._page(scope, keys, limit, cursor, values=values, reverse=reverse)
+        return await self._page(
+            scope, keys, limit, cursor, values=values, reverse=reverse, passing=_filter_of(filter)
+        )
 
     async def _page(
         self,
@@ -290,6 +387,7 @@ class Documents:
         *,
         values: bool,
         reverse: bool = False,
+        passing: Filter | None = None,
     ) -> DocumentPage:
         most = validation.whole_limit(limit, default=LIST_LIMIT)
         place = None if cursor is None else validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES)
@@ -301,7 +399,65 @@ class Documents:
             reverse=flag("reverse", reverse),
             cursor=place,
             values=flag("values", values),
+            passing=passing,
         )
+
+
+async def _request_of(
+    operation: str, tenant: str, request_id: object, changes: Sequence[ChangeRequest]
+) -> Request | None:
+    """Return the request of a call that changes documents.
+
+    The values are part of it. A long one is hashed in a thread.
+    """
+    if check_request_id(request_id) is None:
+        return None
+    said: list[dict[str, Any]] = []
+    for one in changes:
+        if isinstance(one, PutRequest):
+            fields = {each.name: getattr(one, each.name) for each in dataclasses.fields(one)}
+            is_long = one.value.size > CHECKED_AT_ONCE
+            digest = await asyncio.to_thread(_digest, one.value) if is_long else _digest(one.value)
+            said.append({**fields, "value": [one.value.form, digest]})
+        else:
+            said.append({"scope": one.scope, "key": one.key, "expected": one.expected, "delete": True})
+    about = {partition_mark(tenant, one.scope) for one in changes}
+    return request_of(f"documents.{operation}", request_id, {"changes": said}, about)
+
+
+def _digest(value: CheckedValue) -> str:
+    """Return the SHA-256 of a value. The order of keys in JSON does not matter."""
+    data = value.value
+    if not isinstance(data, bytes):
+        data = json.dumps(data, sort_keys=True).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _noted(info: DocumentInfo) -> dict[str, Any]:
+    """Return what is noted about a stored document: its version and moments."""
+    return {
+        "version": info.version,
+        "moments": [
+            None if at is None else micros(at) for at in (info.created_at, info.updated_at, info.expires_at)
+        ],
+    }
+
+
+def _info_from(asked: ChangeRequest, noted: Mapping[str, Any]) -> DocumentInfo:
+    """Return the document that a put stored, from the put and what is noted."""
+    assert isinstance(asked, PutRequest)  # noqa: S101 - nothing is noted of a deletion
+    created, updated, expires = noted["moments"]
+    return DocumentInfo(
+        asked.scope,
+        asked.key,
+        noted["version"],
+        asked.value.form,
+        asked.value.size,
+        moment(created),
+        moment(updated),
+        None if expires is None else moment(expires),
+        asked.lifetime,
+    )
 
 
 async def _change_requests(changes: object) -> list[ChangeRequest]:
@@ -354,6 +510,12 @@ def _delete_request(change: DocumentDelete) -> DeleteRequest:
     return DeleteRequest(
         scope_of(change.scope).text, check_key(change.key), check_expected(change.expected_version)
     )
+
+
+def _filter_of(given: FilterInput | None) -> Filter | None:
+    """Return a checked filter of documents; None if none is given, or an empty one."""
+    parsed = None if given is None else parse_filter(given, kind="document")
+    return parsed if parsed is not None and check_size(parsed) else None
 
 
 def _key_range(prefix: object, start: object, stop: object) -> KeyRange:

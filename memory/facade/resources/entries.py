@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import Entry
@@ -14,10 +15,14 @@ from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntries, HistoryItem
 from memory.facade.arguments import Moment, flag, id_of, scope_or_subtree
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import request_of
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import FilterInput, filter_of
 from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.requests import RequestMark, partition_mark
 
 
+@guard_calls
 @explain_guesses
 class Entries:
     """The entries of a tenant: iteration, versions, validity, deletion by a filter.
@@ -52,12 +57,16 @@ class Entries:
         Raises:
             StoreUnavailable: A store did not answer.
         """
-        wanted = None if scope is None else scope_or_subtree(scope)
-        passing = filter_of(filter)
+        wanted = self._scopes_of(scope)
+        passing = self._access.check_filter(filter_of(filter))
         async for entry in self._access.engine.browser.everything(
             self._access.tenant, wanted, retired=flag("include_retired", include_retired), passing=passing
         ):
             yield entry
+
+    def _scopes_of(self, scope: Scope | Subtree | str | None) -> Sequence[Scope | Subtree]:
+        """Return the scopes that a call covers; none for the whole tenant."""
+        return self._access.readable_scopes(None if scope is None else scope_or_subtree(scope)) or ()
 
     async def delete_many(
         self,
@@ -65,6 +74,7 @@ class Entries:
         *,
         scope: Scope | Subtree | str | None = None,
         include_retired: bool = False,
+        request_id: str | None = None,
     ) -> DeletedEntries:
         """Delete the entries that pass a filter now, of the tenant or of a scope.
 
@@ -77,6 +87,9 @@ class Entries:
             filter: A `Filter`, or a dict such as `{"metadata.kind": "draft"}`.
             scope: A scope or a subtree, or its text; the whole tenant by default.
             include_retired: Also delete entries whose validity has ended.
+            request_id: As in `write`. A repeat spares entries that were written or
+                changed after the request began. If the first call was cut off, it
+                reports what it deletes itself.
 
         Returns:
             The number of deleted entries. `held` has the ids of entries that a legal
@@ -87,14 +100,28 @@ class Entries:
             StoreUnavailable: A store did not answer.
         """
         passing = parse_filter(filter)
+        self._access.check_filter(passing)
         if not check_size(passing):
             raise InvalidInput(
                 "filter",
                 "is empty, and would delete everything. Name a condition, or use memory.admin.erase(scope)",
             )
-        wanted = None if scope is None else scope_or_subtree(scope)
-        retired = flag("include_retired", include_retired)
-        return await self._access.engine.delete_many(self._access.tenant, wanted, passing, retired=retired)
+        wanted, retired = self._scopes_of(scope), flag("include_retired", include_retired)
+        engine, tenant = self._access.engine, self._access.tenant
+        texts = [one.text for one in wanted]
+        asked = {"filter": str(passing), "scope": texts, "retired": retired}
+        about = [partition_mark(tenant, one.text) for one in wanted if isinstance(one, Scope)]
+        request = request_of("delete_many", request_id, asked, about)
+
+        async def delete(mark: RequestMark | None) -> DeletedEntries:
+            return await engine.delete_many(tenant, wanted, passing, retired=retired, request=mark)
+
+        async def read(noted: Any) -> DeletedEntries:
+            return DeletedEntries(
+                noted["deleted"], tuple(noted["held"]), tuple(noted["kept"]), noted["is_complete"]
+            )
+
+        return await self._access.once(request, delete, DeletedEntries.to_dict, read)
 
     async def history(
         self,
@@ -119,9 +146,10 @@ class Entries:
             NotFound: There is no such entry.
         """
         engine, tenant = self._access.engine, self._access.tenant
-        wanted = self._access.entry_id(entry_id, scope, key)
+        wanted, chained = self._access.entry_id(entry_id, scope, key), flag("superseded", superseded)
+        await self._access.require_entries([wanted])
         versions = await engine.entries.history(tenant, wanted)
-        for one in (await engine.graphs.chain(tenant, wanted))[1:] if flag("superseded", superseded) else ():
+        for one in (await engine.graphs.chain(tenant, wanted, self._access.inside))[1:] if chained else ():
             with suppress(NotFound):  # expired
                 versions = [*await engine.entries.history(tenant, one), *versions]
         return versions
@@ -136,10 +164,13 @@ class Entries:
         Raises:
             NotFound: The entry is unknown, expired or retired.
         """
-        engine = self._access.engine
-        return await engine.conversations.window_exit.derived.messages_of(
-            await engine.entries.live_record(self._access.tenant, id_of(entry_id))
-        )
+        engine, wanted = self._access.engine, id_of(entry_id)
+        await self._access.require_entries([wanted])
+        entry = await engine.entries.live_record(self._access.tenant, wanted)
+        session = entry.fields.get("conversation_id")
+        if session is not None and not await self._access.sees_session(str(session)):
+            return []
+        return await engine.conversations.window_exit.derived.messages_of(entry)
 
     async def invalidate(
         self,

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.legal_hold import LegalHold, Over
 from memory.domain.scope import Scope
+from memory.domain.time import micros, moment
 from memory.facade.arguments import flag, id_of, scope_of, user_of
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import request_of
+from memory.facade.runtime.view_guard import guard_calls
+from memory.orchestrator.storage.requests import RequestMark
 
 MOST_OF_A_REASON = 2_000
 
 
+@guard_calls
 @explain_guesses
 class LegalHolds:
     """The legal holds of a tenant. They protect data from deletion.
@@ -38,6 +44,7 @@ class LegalHolds:
         entry_id: str | None = None,
         tenant: bool = False,
         placed_by: str | None = None,
+        request_id: str | None = None,
     ) -> LegalHold:
         """Place a legal hold over a scope, a user, an entry or the whole tenant.
 
@@ -69,6 +76,8 @@ class LegalHolds:
             entry_id: Hold an entry; expired and retired entries too.
             tenant: Hold the whole tenant. Give exactly one of these four.
             placed_by: Who places it.
+            request_id: As in `Memory.write`. A repeat of a complete call places no hold
+                again that was removed since.
         """
         validation.identifier("name", name)
         if not validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
@@ -90,26 +99,40 @@ class LegalHolds:
                 "needs exactly one of scope, user, entry_id, or tenant=True. Call it once for each target",
             )
         [(over, of)] = given.items()
-        engine = self._access.engine
-        hold = LegalHold(
-            name,
-            over,
-            of,
-            reason,
-            None if placed_by is None else validation.identifier("placed_by", placed_by),
-            engine.placement.now(),
-        )
-        entry_scope = await engine.scope_of_entry(self._access.tenant, of) if over == "entry" else None
-        return await engine.erasure.holds.place(self._access.tenant, hold, entry_scope)
+        engine, of_tenant = self._access.engine, self._access.tenant
+        by = None if placed_by is None else validation.identifier("placed_by", placed_by)
+        asked = {"name": name, "over": over, "of": of, "reason": reason, "by": by}
+        request = request_of("admin.legal_holds.add", request_id, asked)
 
-    async def remove(self, name: str) -> builtins.list[LegalHold]:
+        async def place(mark: RequestMark | None) -> LegalHold:
+            now = engine.placement.now() if mark is None else mark.begun_at
+            hold = LegalHold(name, over, of, reason, by, now)
+            entry_scope = await engine.scope_of_entry(of_tenant, of) if over == "entry" else None
+            return await engine.erasure.holds.place(of_tenant, hold, entry_scope)
+
+        async def read(noted: Any) -> LegalHold:
+            return LegalHold(name, over, of, reason, by, moment(noted["at"]))
+
+        return await self._access.once(request, place, lambda placed: {"at": micros(placed.placed_at)}, read)
+
+    async def remove(self, name: str, *, request_id: str | None = None) -> builtins.list[LegalHold]:
         """Remove all holds under a name, and return them.
 
         The next sweep deletes entries that have expired meanwhile.
+
+        Args:
+            name: The name of the holds.
+            request_id: As in `Memory.write`. A repeat spares a hold that was placed
+                after the request began. It returns the holds that it removes itself.
         """
-        return await self._access.engine.erasure.holds.release(
-            self._access.tenant, validation.identifier("name", name)
-        )
+        named, engine, tenant = validation.identifier("name", name), self._access.engine, self._access.tenant
+        request = request_of("admin.legal_holds.remove", request_id, {"name": named})
+
+        async def release(mark: RequestMark | None) -> builtins.list[LegalHold]:
+            until = mark.begun_at if mark is not None and mark.repeats else None
+            return await engine.erasure.holds.release(tenant, named, until)
+
+        return await self._access.once_marked(request, release, [])
 
     async def list(self) -> builtins.list[LegalHold]:
         """List the legal holds of the tenant, oldest first."""

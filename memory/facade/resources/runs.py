@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.arguments import Metadata
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of_session
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.tasks.runs import RunDraft
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.query import Condition, Eq, Tenant, within
 from memory.ports.record import Partition
@@ -20,6 +24,7 @@ from memory.ports.record import Partition
 RUNS_LIMIT = 100
 
 
+@guard_calls
 @explain_guesses
 class Runs:
     """The runs of one session. Each is a piece of work in another session, its child.
@@ -33,7 +38,7 @@ class Runs:
     """
 
     def __init__(
-        self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str
+        self, access: Access, conversation: Callable[..., Awaitable[Conversation]], session_id: str
     ) -> None:
         self._access = access
         self._conversation = conversation
@@ -49,6 +54,7 @@ class Runs:
         messages: Sequence[Any] = (),
         message_count: int | None = None,
         metadata: Metadata | None = None,
+        request_id: str | None = None,
     ) -> Run:
         """Create a run, or replace all of its fields. Its moment of creation stays.
 
@@ -61,6 +67,8 @@ class Runs:
             mode: `"foreground"` or `"background"`.
             messages: The messages of the run. They are counted and never stored.
             message_count: The number of messages. It replaces the count of `messages`.
+            request_id: As in `Memory.write`. A repeat saves nothing, and returns the
+                run as it is now.
 
         Raises:
             LegalHoldActive: The session is under legal hold, and metadata of the run
@@ -78,8 +86,20 @@ class Runs:
             metadata=validation.json_object("metadata", {} if metadata is None else metadata),
         )
         conversations = self._access.engine.conversations
-        async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [draft.id]):
-            return await conversations.runs.save((held := await self._conversation()).log, draft, held.user)
+        tenant, session = self._access.tenant, self._session_id
+        request = request_of_session("session.runs.save", tenant, session, request_id, asdict(draft))
+
+        async def save(mark: RequestMark | None) -> Run:
+            async with conversations.in_call_order(tenant, session, "run", [draft.id]):
+                held = await self._conversation(mark)
+                return await conversations.runs.save(held.log, draft, held.user, mark)
+
+        async def read(noted: Any) -> Run:
+            if (there := await self.get(draft.id)) is None:
+                raise NotFound(draft.id, "run")
+            return there
+
+        return await self._access.once(request, save, lambda saved: {"saved": True}, read)
 
     async def get(self, run_id: str) -> Run | None:
         """Return a run, or None if this session has none with this id."""
@@ -111,8 +131,12 @@ class Runs:
         life = (await self._conversation()).log.life
         return await list_runs(self._access, None, life.session_id, asked)
 
-    async def delete(self, run_id: str) -> bool:
+    async def delete(self, run_id: str, *, request_id: str | None = None) -> bool:
         """Delete a run. Its child stays.
+
+        Args:
+            request_id: As in `Memory.write`. A repeat spares a run that was created
+                under this id since.
 
         Returns:
             False if there was no such run, which is no error.
@@ -122,8 +146,15 @@ class Runs:
         """
         checked = validation.identifier("run_id", run_id)
         conversations = self._access.engine.conversations
-        async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [checked]):
-            return await conversations.runs.delete((await self._conversation()).log, checked)
+        tenant, session = self._access.tenant, self._session_id
+        request = request_of_session("session.runs.delete", tenant, session, request_id, {"id": checked})
+
+        async def delete(mark: RequestMark | None) -> bool:
+            async with conversations.in_call_order(tenant, session, "run", [checked]):
+                held = await self._conversation(mark)
+                return await conversations.runs.delete(held.log, checked, mark)
+
+        return await self._access.once(request, delete, noted_flag, read_flag)
 
 
 def asked_runs(

@@ -9,11 +9,13 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.facade.arguments import agent_of
 from memory.facade.runtime.access import Access
-from memory.facade.runtime.request_ids import request_of
+from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.entries.scratchpads import CAP, Scratchpad, scope_of
-from memory.orchestrator.storage.requests import partition_mark
+from memory.orchestrator.storage.requests import RequestMark, partition_mark
 
 
+@guard_calls
 @explain_guesses
 class Scratchpads:
     """Plain-text notes: one scratchpad for each agent, and one that all agents share.
@@ -58,8 +60,7 @@ class Scratchpads:
         async def read(noted: Any) -> int:
             return int(noted["size"])
 
-        return await engine.requests.once(
-            tenant,
+        return await self._access.once(
             request,
             lambda mark: engine.scratchpads.append(tenant, whose, said, mark),
             lambda size: {"size": size},
@@ -73,10 +74,23 @@ class Scratchpads:
         """
         return await self._access.engine.scratchpads.read(self._access.tenant, agent_of(agent))
 
-    async def clear(self, agent: str | None = None) -> bool:
+    async def clear(self, agent: str | None = None, *, request_id: str | None = None) -> bool:
         """Delete the text of a scratchpad. Text that others append meanwhile stays.
+
+        Args:
+            agent: The agent's name; by default the shared scratchpad.
+            request_id: As in `Memory.write`. A repeat spares text that was appended
+                after the request began.
 
         Returns:
             False if the scratchpad was empty.
         """
-        return await self._access.engine.scratchpads.clear(self._access.tenant, agent_of(agent))
+        engine, tenant, whose = self._access.engine, self._access.tenant, agent_of(agent)
+        request = request_of(
+            "scratchpads.clear", request_id, {"agent": whose}, [partition_mark(tenant, scope_of(whose))]
+        )
+
+        async def clear(mark: RequestMark | None) -> bool:
+            return await engine.scratchpads.clear(tenant, whose, mark)
+
+        return await self._access.once(request, clear, noted_flag, read_flag)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
@@ -23,7 +23,8 @@ from memory.facade.resources.recall import found_for, room_for, with_recalled
 from memory.facade.resources.runs import Runs
 from memory.facade.resources.tasks import Tasks
 from memory.facade.runtime.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
-from memory.facade.runtime.request_ids import request_of, session_partition
+from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of, request_of_session
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import least_relevance, search_mode
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, message_ids
 from memory.orchestrator.conversations.log.session_state import MAX_STATE_BYTES, StateChange
@@ -42,18 +43,20 @@ from memory.policies.window import TokenThreshold
 MOST_AT_ONCE = 500
 """Messages of one `append`."""
 HISTORY_LIMIT = 100
+T = TypeVar("T")
 
 MessageLike = Message | Mapping[str, Any] | object
 """A message of this library or of a framework; see `memory.formats`."""
 
 
+@guard_calls
 @explain_guesses
 class Session:
     """The conversation of one session, and the window of it that a model is sent.
 
-        session = memory.session("s1", user="ada", system="You are a helpful
-        assistant.") await session.append({"role": "user", "content": "hello"}) context
-        = await session.context(4_000)
+        session = memory.session("s1", user="ada", system="You are helpful.")
+        await session.append({"role": "user", "content": "hello"})
+        context = await session.context(4_000)
 
     Making a `Session` calls no store. The first call creates the session if there is
     none; with `create=False` it raises `NotFound` instead.
@@ -92,15 +95,37 @@ class Session:
         """The work that the session delegated to other sessions."""
         return Runs(self._access, self._conversation, self.id)
 
-    async def _conversation(self) -> Conversation:
-        engine = self._access.engine
+    async def _conversation(self, request: RequestMark | None = None) -> Conversation:
+        """Open the session once, or create it.
+
+        Raises:
+            Conflict: A repeat of the request finds that the session was deleted.
+        """
+        _ = self._access.engine  # it raises on another event loop and in another process
         if self._held is None:
-            self._held = await engine.conversations.open(
-                self._access.tenant, self._draft, create=self._creates
-            )
+            self._held = await self._access.open_session(self._draft, create=self._creates, request=request)
         else:
             await self._held.refuse_if_over()
+        if request is not None:
+            self._held.refuse_later_life(request)
         return self._held
+
+    async def _once(
+        self,
+        operation: str,
+        request_id: object,
+        asked: Mapping[str, Any],
+        work: Callable[[Conversation, RequestMark | None], Awaitable[T]],
+        unchanged: T,
+    ) -> T:
+        """Change the session once for a request id; see `Requests.once_marked`."""
+        tenant = self._access.tenant
+        request = request_of_session(f"session.{operation}", tenant, self.id, request_id, asked)
+
+        async def change(mark: RequestMark | None) -> T:
+            return await work(await self._conversation(mark), mark)
+
+        return await self._access.once_marked(request, change, unchanged)
 
     def _in_call_order(self, message_ids: Iterable[str]) -> AbstractAsyncContextManager[None]:
         return self._access.engine.conversations.in_call_order(
@@ -190,27 +215,25 @@ class Session:
             raise InvalidInput("request_id", "needs a message beside the state, which marks the request")
         said = [one.model_dump(mode="json") for one in messages]
         tenant, enters = self._access.tenant, bool(in_history)
-        asked: dict[str, Any] = {"session": self.id, "messages": said, "in_history": enters}
+        asked: dict[str, Any] = {"messages": said, "in_history": enters}
         if change is not None:
             asked["state"] = [dict(change.delta), change.expected]
-        request = request_of("append", request_id, asked, [session_partition(tenant, self.id)])
+        request = request_of_session("append", tenant, self.id, request_id, asked)
 
         async def append(mark: RequestMark | None) -> list[Message]:
             given = [one.id for one in messages] if mark is None else message_ids(messages, mark)
             async with self._in_call_order(name for name in given if name is not None):
-                return await (await self._conversation()).append(
+                return await (await self._conversation(mark)).append(
                     messages, in_history=enters, change=change, request=mark
                 )
 
-        async def read(noted: Any) -> list[Message]:
-            conversation = await self._conversation()
-            found = [await conversation.message(name) for name in noted["messages"]]
-            return [one for one in found if one is not None]
+        return await self._access.once(request, append, _noted_messages, self._read_messages)
 
-        def note(stored: Sequence[Message]) -> dict[str, Any]:
-            return {"messages": [one.id for one in stored]}
-
-        return await self._access.engine.requests.once(tenant, request, append, note, read)
+    async def _read_messages(self, noted: Any) -> list[Message]:
+        """Return the messages of a noted result as they are now; no erased ones."""
+        conversation = await self._conversation()
+        found = [await conversation.message(name) for name in noted["messages"]]
+        return [one for one in found if one is not None]
 
     async def state(self) -> SessionState:
         """Return a copy of the state of the session, a JSON object of up to 64 KiB.
@@ -221,7 +244,7 @@ class Session:
         return await (await self._conversation()).state()
 
     @lends_reads
-    async def pop(self, n: int = 1) -> list[dict[str, Any]]:
+    async def pop(self, n: int = 1, *, request_id: str | None = None) -> list[dict[str, Any]]:
         """Take the newest messages out of the window, and return their originals.
 
         They leave in one step, even if others write to the session at the same time.
@@ -231,6 +254,8 @@ class Session:
 
         Args:
             n: The number of originals, from 1 to 500.
+            request_id: As in `Memory.write`. A repeat takes nothing. It returns the
+                originals that the first call took, without those that were erased.
 
         Returns:
             The originals, oldest first. There are fewer than `n` if the window has
@@ -238,14 +263,20 @@ class Session:
         """
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_AT_ONCE:
             raise InvalidInput("n", f"must be a whole number from 1 to {MOST_AT_ONCE}")
-        return export_originals(await (await self._conversation()).pop(n))
 
-    async def update(self, message_id: str, **changes: Any) -> Message:
+        async def pop(conversation: Conversation, mark: RequestMark | None) -> list[dict[str, Any]]:
+            return export_originals(await conversation.pop(n, mark))
+
+        return await self._once("pop", request_id, {"n": n}, pop, [])
+
+    async def update(self, message_id: str, *, request_id: str | None = None, **changes: Any) -> Message:
         """Change the fields of a message. Its number in the history stays.
 
         No earlier version is kept.
 
         Args:
+            request_id: As in `Memory.write`. A repeat changes nothing, and returns the
+                message as it is now.
             **changes: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`,
                 `metadata` or `name`. A whole message (`**message.model_dump()`) will
                 do: fields that cannot be changed, such as id and role, stay as stored.
@@ -254,8 +285,18 @@ class Session:
             LegalHoldActive: The session is under legal hold.
         """
         checked, changed = validation.identifier("message_id", message_id), changes_of(changes)
-        async with self._in_call_order([checked]):
-            return await (await self._conversation()).update(checked, changed)
+        asked = {"message": checked, "changes": changed}
+        tenant = self._access.tenant
+        request = request_of_session("session.update", tenant, self.id, request_id, asked)
+
+        async def update(mark: RequestMark | None) -> Message:
+            async with self._in_call_order([checked]):
+                return await (await self._conversation(mark)).update(checked, changed, mark)
+
+        async def read(noted: Any) -> Message:
+            return await (await self._conversation()).update(checked, {})
+
+        return await self._access.once(request, update, lambda message: {"message": True}, read)
 
     def stream(
         self, *, role: Literal["assistant", "user"] = "assistant", message_id: str | None = None
@@ -277,18 +318,26 @@ class Session:
         name = token_hex(16) if message_id is None else validation.identifier("message_id", message_id)
         return MessageStream(begin, name, self._access.check_process)
 
-    async def exclude(self, message_id: str, reason: str = "manual") -> bool:
+    async def exclude(
+        self, message_id: str, reason: str = "manual", *, request_id: str | None = None
+    ) -> bool:
         """Take a message out of the window. The history keeps it, with the reason.
+
+        Args:
+            request_id: As in `Memory.write`.
 
         Returns:
             False if the message is not in the window or is the system message.
         """
-        return await (await self._conversation()).exclude(
-            validation.identifier("message_id", message_id),
-            validation.text("reason", reason, min_chars=1, max_chars=200),
-        )
+        named = validation.identifier("message_id", message_id)
+        why = validation.text("reason", reason, min_chars=1, max_chars=200)
 
-    async def erase(self, message_id: str) -> bool:
+        async def exclude(conversation: Conversation, mark: RequestMark | None) -> bool:
+            return await conversation.exclude(named, why, mark)
+
+        return await self._once("exclude", request_id, {"message": named, "reason": why}, exclude, False)
+
+    async def erase(self, message_id: str, *, request_id: str | None = None) -> bool:
         """Erase the text of a message and the name of its speaker everywhere.
 
         These are erased too:
@@ -304,6 +353,10 @@ class Session:
         and its role (`is_redacted`), and so do all counts. Its id becomes free. A sweep
         completes an erasure that a crash cut off.
 
+        Args:
+            request_id: As in `Memory.write`. A repeat spares a message that got the id
+                since.
+
         Returns:
             False if there is no message with this id.
         """
@@ -312,30 +365,51 @@ class Session:
             raise InvalidInput(
                 "message_id", "'system' is the session's system message: update it, or delete the session"
             )
-        return await self._access.engine.conversations.redaction.erase(
-            (await self._conversation()).log, checked
-        )
+        redaction = self._access.engine.conversations.redaction
 
-    async def restore(self, message_id: str) -> bool:
+        async def erase(conversation: Conversation, mark: RequestMark | None) -> bool:
+            return await redaction.erase(conversation.log, checked, mark)
+
+        return await self._once("erase", request_id, {"message": checked}, erase, False)
+
+    async def restore(self, message_id: str, *, request_id: str | None = None) -> bool:
         """Take an excluded message back into the window.
+
+        Args:
+            request_id: As in `Memory.write`.
 
         Returns:
             False if the message is in the window, is unknown, or was compacted away.
         """
-        return await (await self._conversation()).restore(validation.identifier("message_id", message_id))
+        named = validation.identifier("message_id", message_id)
 
-    async def clear(self) -> int:
+        async def restore(conversation: Conversation, mark: RequestMark | None) -> bool:
+            return await conversation.restore(named, mark)
+
+        return await self._once("restore", request_id, {"message": named}, restore, False)
+
+    async def clear(self, *, request_id: str | None = None) -> int:
         """Take all messages but the system message out of the window.
 
         The history keeps them.
 
+        Args:
+            request_id: As in `Memory.write`. Messages that came after the first call
+                stay.
+
         Returns:
             How many messages left the window.
         """
-        return await (await self._conversation()).clear()
+
+        async def clear(conversation: Conversation, mark: RequestMark | None) -> int:
+            return await conversation.clear(mark)
+
+        return await self._once("clear", request_id, {}, clear, 0)
 
     @lends_reads
-    async def replace(self, messages: Sequence[MessageLike], *, revive: bool = False) -> list[Message]:
+    async def replace(
+        self, messages: Sequence[MessageLike], *, revive: bool = False, request_id: str | None = None
+    ) -> list[Message]:
         """Make the window consist of these messages, and return them as stored.
 
         The history keeps all other messages, and gains only the new ones. The system
@@ -370,31 +444,55 @@ class Session:
             messages: The messages of the new window.
             revive: Write the messages as the list has them, also those that were edited
                 or erased since the read.
+            request_id: As in `Memory.write`. A repeat changes nothing, and returns the
+                messages as they are now, without those that were erased.
         """
         said = import_messages(validation.sequence("messages", messages), "messages")
-        conversation = await self._conversation()
-        if not flag("revive", revive):
-            read = reads_of_caller().settle(conversation.log.life.incarnation, said)
-            said = await conversation.without_erased(said, () if read is None else read.versions)
-        return await conversation.replace(said, revive=revive)
+        revived = flag("revive", revive)
+        asked = {"messages": [one.model_dump(mode="json") for one in said], "revive": revived}
 
-    async def checkpoint(self, name: str | None = None) -> Checkpoint:
+        async def replace_window(conversation: Conversation, mark: RequestMark | None) -> list[Message]:
+            wanted = said
+            if not revived:
+                read = reads_of_caller().settle(conversation.log.life.incarnation, said)
+                wanted = await conversation.without_erased(said, () if read is None else read.versions)
+            return await conversation.replace(wanted, revive=revived, request=mark)
+
+        return await self._once("replace", request_id, asked, replace_window, [])
+
+    async def checkpoint(self, name: str | None = None, *, request_id: str | None = None) -> Checkpoint:
         """Return a checkpoint, to which `roll_back` can restore the window.
 
         Args:
             name: Note the checkpoint in the log, under this name.
+            request_id: As in `Memory.write`; only with a name. A repeat returns the
+                first checkpoint.
         """
-        return await (await self._conversation()).checkpoint(
-            None if name is None else validation.identifier("name", name)
-        )
+        named = None if name is None else validation.identifier("name", name)
+        if named is None and request_id is not None:
+            raise InvalidInput(
+                "request_id", "needs a name: without one, a checkpoint stores nothing. Pass name= too"
+            )
 
-    async def roll_back(self, checkpoint: Checkpoint, reason: str = "manual") -> int:
+        async def note(conversation: Conversation, mark: RequestMark | None) -> Checkpoint | None:
+            return await conversation.checkpoint(named, mark)
+
+        made = await self._once("checkpoint", request_id, {"name": named}, note, None)
+        assert made is not None  # noqa: S101 - it always notes one
+        return made
+
+    async def roll_back(
+        self, checkpoint: Checkpoint, reason: str = "manual", *, request_id: str | None = None
+    ) -> int:
         """Restore exactly the window at the checkpoint.
 
         Messages added or restored since leave the window; the history keeps them, with
         this reason. Messages that were excluded, cleared, replaced or compacted since
         come back; erased ones do not. Edited messages keep their new text. Messages
         that others write while the call runs stay.
+
+        Args:
+            request_id: As in `Memory.write`. Changes after the first call stay.
 
         Returns:
             How many messages left the window.
@@ -403,18 +501,33 @@ class Session:
             raise InvalidInput(
                 "checkpoint", f"must be one that `checkpoint` returned, not {type(checkpoint).__name__}"
             )
-        return await (await self._conversation()).roll_back(
-            checkpoint, validation.text("reason", reason, min_chars=1, max_chars=200)
-        )
+        why = validation.text("reason", reason, min_chars=1, max_chars=200)
+        asked = {"checkpoint": asdict(checkpoint), "reason": why}
 
-    async def repair_tool_calls(self) -> list[Message]:
+        async def roll_back(conversation: Conversation, mark: RequestMark | None) -> int:
+            return await conversation.roll_back(checkpoint, why, mark)
+
+        return await self._once("roll_back", request_id, asked, roll_back, 0)
+
+    async def repair_tool_calls(self, *, request_id: str | None = None) -> list[Message]:
         """Repair the tool calls of an interrupted run, so that model APIs accept them.
 
         Each call without a result gets a result that says so. The added results are
         returned. Results without a call, and second results of a call, leave the
         window. The history lists them as excluded, `invalid_response`.
+
+        Args:
+            request_id: As in `Memory.write`. A repeat returns the results as they are
+                now, and adds none for later calls. Only after a first call that was cut
+                off, a repeat repairs all calls of the window.
         """
-        return await (await self._conversation()).repair_tool_calls()
+        tenant = self._access.tenant
+        request = request_of_session("session.repair_tool_calls", tenant, self.id, request_id, {})
+
+        async def repair(mark: RequestMark | None) -> list[Message]:
+            return await (await self._conversation(mark)).repair_tool_calls()
+
+        return await self._access.once(request, repair, _noted_messages, self._read_messages)
 
     # -- reading -----------------------------------------------------------------------
 
@@ -633,7 +746,13 @@ class Session:
     # -- compaction --------------------------------------------------------------------
 
     async def compact(
-        self, summarise: Summarise, *, keep_last: int, reason: str = "manual", trigger_id: str | None = None
+        self,
+        summarise: Summarise,
+        *,
+        keep_last: int,
+        reason: str = "manual",
+        trigger_id: str | None = None,
+        request_id: str | None = None,
     ) -> Compaction:
         """Replace all but the last messages of the window by a summary, in one write.
 
@@ -644,6 +763,8 @@ class Session:
                 the text of the summary, or a message in any format, and may be async.
             keep_last: How many messages stay.
             reason: Why; stored with the compaction.
+            request_id: As in `Memory.write`. A repeat returns the first compaction, and
+                does not call `summarise`. The request does not include the function.
 
         Raises:
             CompactionError: The summary says nothing or asks for a tool, or `summarise`
@@ -655,11 +776,39 @@ class Session:
                 "keep_last",
                 f"must be a whole number, not {type(keep_last).__name__}. It says how many messages stay",
             )
-        return await (await self._conversation()).compact(
-            summarise,
-            keep_last=keep_last,
-            reason=validation.text("reason", reason, min_chars=1, max_chars=200),
-            trigger_id=None if trigger_id is None else validation.identifier("trigger_id", trigger_id),
+        why = validation.text("reason", reason, min_chars=1, max_chars=200)
+        trigger = None if trigger_id is None else validation.identifier("trigger_id", trigger_id)
+        asked = {"keep_last": keep_last, "reason": why, "trigger": trigger}
+
+        async def compact(conversation: Conversation, mark: RequestMark | None) -> Compaction | None:
+            return await conversation.compact(
+                summarise, keep_last=keep_last, reason=why, trigger_id=trigger, request=mark
+            )
+
+        made = await self._compact_once("compact", request_id, asked, compact)
+        assert made is not None  # noqa: S101 - it always makes one
+        return made
+
+    async def _compact_once(
+        self,
+        operation: str,
+        request_id: object,
+        asked: Mapping[str, Any],
+        compact: Callable[[Conversation, RequestMark | None], Awaitable[Compaction | None]],
+    ) -> Compaction | None:
+        """Compact the window; a repeat returns the first compaction."""
+        tenant = self._access.tenant
+        request = request_of_session(f"session.{operation}", tenant, self.id, request_id, asked)
+
+        async def change(mark: RequestMark | None) -> Compaction | None:
+            return await compact(await self._conversation(mark), mark)
+
+        async def read(noted: Any) -> Compaction | None:
+            named = noted["compaction"]
+            return None if named is None else await (await self._conversation()).compaction(named)
+
+        return await self._access.once(
+            request, change, lambda made: {"compaction": None if made is None else made.id}, read
         )
 
     async def compact_if_needed(
@@ -668,6 +817,7 @@ class Session:
         summarise: Summarise = summary_of,
         *,
         tools: Sequence[Mapping[str, Any]] = (),
+        request_id: str | None = None,
     ) -> Compaction | None:
         """Compact the window if the policy says so. Call it before a model is asked.
 
@@ -686,6 +836,7 @@ class Session:
             summarise: Makes the summary of the messages that leave. By default it takes
                 their first sentences, without a model.
             tools: The schemas of the tools that the model is sent.
+            request_id: As in `compact`.
 
         Returns:
             The compaction, or None if there was none.
@@ -700,9 +851,14 @@ class Session:
                 "must be a TokenThreshold, MessageThreshold, TurnThreshold or CompactionSettings, not"
                 f" {type(policy).__name__}",
             )
-        return await (await self._conversation()).compact_if_needed(
-            policy, function("summarise", summarise), tools=_schemas(tools)
-        )
+        function("summarise", summarise)
+        schemas = _schemas(tools)
+        asked = {"policy": [type(policy).__name__, asdict(policy)], "tools": [dict(one) for one in schemas]}
+
+        async def compact(conversation: Conversation, mark: RequestMark | None) -> Compaction | None:
+            return await conversation.compact_if_needed(policy, summarise, tools=schemas, request=mark)
+
+        return await self._compact_once("compact_if_needed", request_id, asked, compact)
 
     async def compactions(self) -> list[Compaction]:
         """List every compaction of the session, oldest first."""
@@ -710,20 +866,29 @@ class Session:
 
     # -- its life ----------------------------------------------------------------------
 
-    async def end(self) -> PromotionReport:
+    async def end(self, *, request_id: str | None = None) -> PromotionReport:
         """End the session. Nothing can be appended until `resume`.
 
         The memory's `on_window_exit` makes entries of the messages that are left in the
         window. The promotion rules for session ends move the session's entries to later
         tiers.
 
+        Args:
+            request_id: As in `Memory.write`. A repeat returns the first report. It does
+                not end a session that was resumed since.
+
         Returns:
             The report. Its `waiting` lists work for which a store did not answer.
             Sweeps do that work once the stores are back, unless the session is resumed
             before. Call `end` again to do it at once.
         """
-        conversation = await self._conversation()
-        await conversation.close("ended")
+        return await end_once(self._access, self.id, request_id, self._end)
+
+    async def _end(self, mark: RequestMark | None) -> PromotionReport:
+        conversation = await self._conversation(mark)
+        await conversation.close("ended", request=mark)
+        if mark is not None and mark.repeats and (await conversation.info()).status != "ended":
+            return PromotionReport()  # resumed since
         left = await conversation.handle_window_exit()
         report = await self._access.engine.end_session(
             self._access.tenant, Scope.session(self.id), left.owing
@@ -731,23 +896,39 @@ class Session:
         report.derived, report.waiting = left.entries, [*left.waiting, *report.waiting]
         return report
 
-    async def archive(self) -> bool:
+    async def archive(self, *, request_id: str | None = None) -> bool:
         """Archive the session. Nothing can be appended until `resume`.
+
+        Args:
+            request_id: As in `Memory.write`.
 
         Returns:
             False if it was archived already.
         """
-        return await (await self._conversation()).close("archived")
 
-    async def resume(self) -> bool:
+        async def archive(conversation: Conversation, mark: RequestMark | None) -> bool:
+            return await conversation.close("archived", request=mark)
+
+        return await self._once("archive", request_id, {}, archive, False)
+
+    async def resume(self, *, request_id: str | None = None) -> bool:
         """Resume a session that was ended or archived.
+
+        Args:
+            request_id: As in `Memory.write`.
 
         Returns:
             False if it is active.
         """
-        return await (await self._conversation()).resume()
 
-    async def fork(self, at: str | None = None, session_id: str | None = None) -> Session:
+        async def resume(conversation: Conversation, mark: RequestMark | None) -> bool:
+            return await conversation.resume(mark)
+
+        return await self._once("resume", request_id, {}, resume, False)
+
+    async def fork(
+        self, at: str | None = None, session_id: str | None = None, *, request_id: str | None = None
+    ) -> Session:
         """Return a new session with copies of the messages in this session's window.
 
         The copies have the same ids. To get another answer, fork at the user's message.
@@ -763,6 +944,8 @@ class Session:
                 message was the newest is copied. By default the current window is
                 copied.
             session_id: The id of the new session; a new id by default.
+            request_id: As in `Memory.write`. A repeat returns the first fork, and
+                completes it if it was cut off and has no other messages yet.
 
         Raises:
             NotFound: There is no such message.
@@ -770,21 +953,34 @@ class Session:
             QuotaExceeded: The copies of large texts exceed the quota of
                 `artifact_bytes`. No new session is created.
         """
-        at = None if at is None else validation.identifier("at", at)
-        draft, messages = await (await self._conversation()).as_of(at)
-        draft = replace(
-            draft, id=None if session_id is None else validation.identifier("session_id", session_id)
-        )
-        return Session._of(
-            self._access, await self._access.engine.conversations.fork(self._access.tenant, draft, messages)
-        )
+        last = None if at is None else validation.identifier("at", at)
+        named = None if session_id is None else validation.identifier("session_id", session_id)
+        conversations, tenant = self._access.engine.conversations, self._access.tenant
+        asked = {"at": last, "session_id": named}
+        request = request_of_session("session.fork", tenant, self.id, request_id, asked)
 
-    async def delete(self) -> bool:
+        async def fork(mark: RequestMark | None) -> Conversation:
+            draft, messages = await (await self._conversation(mark)).as_of(last)
+            draft = replace(draft, id=named)
+            self._access.check_new_session(draft)
+            return await conversations.fork(tenant, draft, messages, mark)
+
+        async def read(noted: Any) -> Conversation:
+            return await conversations.open(tenant, SessionDraft(noted["session"]), create=False)
+
+        forked = await self._access.once(request, fork, lambda made: {"session": made.id}, read)
+        return Session._of(self._access, forked)
+
+    async def delete(self, *, request_id: str | None = None) -> bool:
         """Erase the session with its messages, and the entries of its scope.
 
         Entries that `on_window_exit` made of it are erased too. Forks of it stay, with
         the messages that they began with: delete each fork. Or `erase` a message
         before, which erases its copies too.
+
+        Args:
+            request_id: As in `Memory.write`. A repeat spares what was stored after the
+                request began, also a new session with this id.
 
         Returns:
             False if there was no such session.
@@ -794,9 +990,45 @@ class Session:
                 namespace than this handle names. Nothing is erased.
         """
         self._held = None
-        return await self._access.engine.conversations.sessions.delete(
-            self._access.tenant, self.id, self._draft
-        )
+        return await delete_once(self._access, self.id, request_id, self._draft)
+
+
+async def end_once(
+    access: Access,
+    session_id: str,
+    request_id: object,
+    end: Callable[[RequestMark | None], Awaitable[PromotionReport]],
+) -> PromotionReport:
+    """End a session; a repeat of the request returns the first report."""
+    request = request_of_session("sessions.end", access.tenant, session_id, request_id, {})
+
+    async def read(noted: Any) -> PromotionReport:
+        return PromotionReport.from_dict(noted)
+
+    return await access.once(request, end, PromotionReport.to_dict, read)
+
+
+async def delete_once(
+    access: Access, session_id: str, request_id: object, draft: SessionDraft | None = None
+) -> bool:
+    """Erase a session; a repeat of the request spares what was stored since.
+
+    The request does not name the session, whose erasure would delete its record.
+    """
+    sessions, tenant = access.engine.conversations.sessions, access.tenant
+    request = request_of("sessions.delete", request_id, {"session": session_id})
+
+    async def delete(mark: RequestMark | None) -> bool:
+        if not await access.sees_session(session_id):
+            return False
+        return await sessions.delete(tenant, session_id, draft, mark)
+
+    return await access.once(request, delete, noted_flag, read_flag)
+
+
+def _noted_messages(stored: Sequence[Message]) -> dict[str, Any]:
+    """Return what is noted about messages that a request has stored."""
+    return {"messages": [one.id for one in stored]}
 
 
 def _with_ids(

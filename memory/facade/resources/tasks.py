@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
 from memory.facade.arguments import Metadata
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of_session
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.tasks.tasks import TaskDraft
+from memory.orchestrator.storage.requests import RequestMark
 from memory.ports.query import Condition, Eq, IsNull
 
 TASKS_LIMIT = 100
@@ -23,6 +27,7 @@ MAX_TITLE_BYTES, MAX_RESULT_BYTES = 4 * 1024, 64 * 1024
 _UNSET: Any = object()
 
 
+@guard_calls
 @explain_guesses
 class Tasks:
     """The tasks of one session. They are deleted with the session.
@@ -30,11 +35,11 @@ class Tasks:
         await session.tasks.save("t1", title="Book a table", status="in_progress")
         open_ones = await session.tasks.list(status="in_progress")
 
-    Task ids are unique per tenant.
+    Task ids are unique per tenant; in a restricted view with scopes, per session.
     """
 
     def __init__(
-        self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str
+        self, access: Access, conversation: Callable[..., Awaitable[Conversation]], session_id: str
     ) -> None:
         self._access = access
         self._conversation = conversation
@@ -49,6 +54,7 @@ class Tasks:
         parent_id: str | None = None,
         result: str | None = None,
         metadata: Metadata | None = None,
+        request_id: str | None = None,
     ) -> Task:
         """Create a task, or replace all of its fields. Its moment of creation stays.
 
@@ -56,6 +62,8 @@ class Tasks:
             status: `"pending"`, `"in_progress"`, `"completed"`, `"failed"` or
                 `"cancelled"`.
             parent_id: The task that this one is part of. It need not exist.
+            request_id: As in `Memory.write`. A repeat saves nothing, and returns the
+                task as it is now.
 
         Raises:
             Conflict: Another session of the tenant has a task with this id.
@@ -66,8 +74,22 @@ class Tasks:
             id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata
         )
         conversations = self._access.engine.conversations
-        async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [draft.id]):
-            return await conversations.tasks.save((held := await self._conversation()).log, draft, held.user)
+        tenant, session = self._access.tenant, self._session_id
+        request = request_of_session("session.tasks.save", tenant, session, request_id, asdict(draft))
+
+        async def save(mark: RequestMark | None) -> Task:
+            async with conversations.in_call_order(tenant, session, "task", [draft.id]):
+                held = await self._conversation(mark)
+                return await conversations.tasks.save(
+                    held.log, draft, held.user, mark, claims=not self._access.hides
+                )
+
+        async def read(noted: Any) -> Task:
+            if (there := await self.get(draft.id)) is None:
+                raise NotFound(draft.id, "task")
+            return there
+
+        return await self._access.once(request, save, lambda saved: {"saved": True}, read)
 
     async def get(self, task_id: str) -> Task | None:
         """Return a task, or None if this session has none with this id."""
@@ -108,8 +130,12 @@ class Tasks:
             log, asked, descending=newest, limit=most, cursor=behind
         )
 
-    async def delete(self, task_id: str) -> bool:
+    async def delete(self, task_id: str, *, request_id: str | None = None) -> bool:
         """Delete a task. Its parts stay, and its id becomes free.
+
+        Args:
+            request_id: As in `Memory.write`. A repeat spares a task that was created
+                under this id since.
 
         Returns:
             False if there was no such task, which is no error.
@@ -119,10 +145,19 @@ class Tasks:
         """
         checked = validation.identifier("task_id", task_id)
         conversations = self._access.engine.conversations
-        async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [checked]):
-            return await conversations.tasks.delete((await self._conversation()).log, checked)
+        tenant, session = self._access.tenant, self._session_id
+        request = request_of_session("session.tasks.delete", tenant, session, request_id, {"id": checked})
 
-    async def replace_all(self, tasks: Sequence[Mapping[str, Any]]) -> Sequence[Task]:
+        async def delete(mark: RequestMark | None) -> bool:
+            async with conversations.in_call_order(tenant, session, "task", [checked]):
+                held = await self._conversation(mark)
+                return await conversations.tasks.delete(held.log, checked, mark)
+
+        return await self._access.once(request, delete, noted_flag, read_flag)
+
+    async def replace_all(
+        self, tasks: Sequence[Mapping[str, Any]], *, request_id: str | None = None
+    ) -> Sequence[Task]:
         """Replace all tasks of the session, and return the new ones, oldest first.
 
         The given tasks are saved one after the other. Then the other tasks that the
@@ -132,6 +167,8 @@ class Tasks:
         Args:
             tasks: At most 500 mappings with the arguments of `save`, and the task's id
                 as `id`. An empty list deletes all tasks.
+            request_id: As in `Memory.write`. A repeat spares tasks that were created
+                or changed since, and returns the saved tasks that are still there.
 
         Raises:
             LegalHoldActive: The session is under legal hold, and a task would be
@@ -146,8 +183,22 @@ class Tasks:
         drafts = [_check_task(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two tasks have the same id. Change one of them")
-        held = await self._conversation()
-        return await self._access.engine.conversations.tasks.replace_all(held.log, drafts, held.user)
+        engine, tenant = self._access.engine, self._access.tenant
+        asked = {"tasks": [asdict(draft) for draft in drafts]}
+        request = request_of_session("session.tasks.replace_all", tenant, self._session_id, request_id, asked)
+
+        async def replace_all(mark: RequestMark | None) -> Sequence[Task]:
+            held = await self._conversation(mark)
+            return await engine.conversations.tasks.replace_all(
+                held.log, drafts, held.user, mark, claims=not self._access.hides
+            )
+
+        async def read(noted: Any) -> Sequence[Task]:
+            found = [await self.get(draft.id) for draft in drafts]
+            saved = [task for task in found if task is not None]
+            return sorted(saved, key=lambda task: task.created_at)
+
+        return await self._access.once(request, replace_all, lambda saved: {"saved": True}, read)
 
 
 _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}

@@ -6,7 +6,8 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -85,6 +86,17 @@ class LoopThread:
             raise
         finally:
             del answer
+
+    async def close(self, work: Any) -> Any:
+        """Run what closes a memory, once the other calls have ended.
+
+        They get `PATIENCE` seconds. Then they are cancelled, and raise `NotOpen`.
+        """
+        return await self.call(self._close(work))
+
+    def close_and_wait(self, work: Any) -> Any:
+        """Run what closes a memory, as `close` does, from code that is not async."""
+        return self.run(self._close(work))
 
     def finish(self, work: Any) -> None:
         """Run what ends an iteration.
@@ -174,21 +186,28 @@ class LoopThread:
                 life.loop.stop()
         call.deliver(value, error)
 
+    async def _close(self, work: Any) -> Any:
+        life = self._life
+        try:
+            if life is not None:
+                with life.not_waited_for():
+                    await life.wait_for_calls()
+                    await life.evict_calls()
+                    return await work
+            return await work
+        finally:
+            work.close()
+
     async def _end_calls(self, life: _Life) -> None:
         """Wait for the other calls, and cancel those that take too long."""
-        ending = {call for call in life.calls if call.task is asyncio.current_task()}
-        life.ending |= ending
-        await life.wait_for_calls()
-        if self._is_needed is None or not self._is_needed():
-            for call in life.other_calls():
-                call.is_evicted = True
-                call.task.cancel()
+        with life.not_waited_for():
             await life.wait_for_calls()
-            for call in life.other_calls():
-                log.warning("a call did not end within %s seconds after the memory was closed", PATIENCE)
-                self._deliver(life, call, None, NotOpen("this memory", closed_meanwhile=True))
-            life.is_stopping = self._is_needed is None
-        life.ending -= ending
+            if self._is_needed is None or not self._is_needed():
+                await life.evict_calls()
+                for call in life.other_calls():
+                    log.warning("a call did not end within %s seconds after the memory was closed", PATIENCE)
+                    self._deliver(life, call, None, NotOpen("this memory", closed_meanwhile=True))
+                life.is_stopping = self._is_needed is None
 
 
 class _Call:
@@ -214,13 +233,30 @@ class _Life:
         self.calls = set[_Call]()
         """The calls that the loop has begun."""
         self.ending = set[_Call]()
-        """Calls of `stop`. They do not wait for each other."""
+        """Calls of `stop` and `close`. They do not wait for each other."""
         self.is_stopping = False
         self.is_over = False
 
     def other_calls(self) -> set[_Call]:
         """Return the calls under way, without those of `stop`."""
         return self.calls - self.ending
+
+    @contextmanager
+    def not_waited_for(self) -> Iterator[None]:
+        """Let nobody wait for the running call, which ends others."""
+        ending = {call for call in self.calls if call.task is asyncio.current_task()}
+        self.ending |= ending
+        try:
+            yield
+        finally:
+            self.ending -= ending
+
+    async def evict_calls(self) -> None:
+        """Cancel the other calls, and wait for their ends."""
+        for call in self.other_calls():
+            call.is_evicted = True
+            call.task.cancel()
+        await self.wait_for_calls()
 
     async def wait_for_calls(self) -> None:
         """Wait until no other call is under way, at most `PATIENCE`."""

@@ -198,11 +198,12 @@ async def _leave(proxy: Proxy, work: _Unstarted, *, is_over: bool) -> Any:
     """Close, or leave a context. The owner of the loop stops it."""
     if is_over:
         return None
-    try:
+    if not proxy._owns_loop:
         return proxy._handed_out(await proxy._loop.call(work.take()))
+    try:
+        return proxy._handed_out(await proxy._loop.close(work.take()))
     finally:
-        if proxy._owns_loop:
-            await proxy._loop.stop()
+        await proxy._loop.stop()
 
 
 async def _iterate(proxy: Proxy, items: AsyncGenerator[Any, Never]) -> AsyncIterator[Any]:

@@ -63,6 +63,14 @@ def session_partition(tenant: str, session_id: str) -> str:
     return partition_mark(tenant, scope_of(session_id))
 
 
+def request_of_session(
+    operation: str, tenant: str, session_id: str, request_id: object, asked: Mapping[str, Any]
+) -> Request | None:
+    """Return the request of a call that changes a session."""
+    about = [session_partition(tenant, session_id)]
+    return request_of(operation, request_id, {**asked, "session": session_id}, about)
+
+
 def noted_flag(value: bool) -> dict[str, Any]:
     """Return what is noted of a result that is true or false."""
     return {"result": bool(value)}
@@ -71,6 +79,16 @@ def noted_flag(value: bool) -> dict[str, Any]:
 async def read_flag(noted: Any) -> bool:
     """Return the result of `noted_flag`."""
     return bool(noted["result"])
+
+
+def noted_number(value: int) -> dict[str, Any]:
+    """Return what is noted of a result that is a number."""
+    return {"result": int(value)}
+
+
+async def read_number(noted: Any) -> int:
+    """Return the result of `noted_number`."""
+    return int(noted["result"])
 
 
 def _request_fields(draft: EntryDraft, mode: WriteMode) -> dict[str, Any]:

@@ -79,7 +79,7 @@ from memory.orchestrator.entries.relations import LABELS, MADE_BY, NOTE, Relatio
 from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
 from memory.orchestrator.entries.writing import check_not_later
 from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
-from memory.orchestrator.storage.entry_records import entry_of, own_vector
+from memory.orchestrator.storage.entry_records import WRITTEN_AS, entry_of, own_vector
 from memory.orchestrator.storage.kinds import KINDS, Kind
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.sources import SOURCES, MessageSource, Source, read_sources
@@ -854,10 +854,26 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft
     key = _id_text(found.get("id"), "id")
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
+    for name in ("artifact_was", "named", "written_as"):
+        if name in fields:
+            raise InvalidInput(name, "is not a field of an exported entry. Remove it from the file")
     named = fields.pop("key", None)
     if (vector := fields.get("vector")) is not None:
         fields["vector"] = _from_base64("vector", vector)
-    return ImportedDraft(**fields, key=key, named=named, sources=_sources_of(found))
+    return ImportedDraft(
+        **fields, key=key, named=named, written_as=_written_as(found), sources=_sources_of(found)
+    )
+
+
+def _written_as(found: Mapping[str, Any]) -> str | None:
+    """Return the digest of the write that made an exported entry."""
+    noted: Any = found.get("noted")
+    if not isinstance(noted, dict):
+        return None
+    body = noted.get("body")
+    before = body.get(WRITTEN_AS) if isinstance(body, dict) else None
+    digest = before or noted.get("request_digest")
+    return None if digest is None else validation.identifier("noted", digest)
 
 
 def _sources_of(found: Mapping[str, Any]) -> tuple[Source, ...]:

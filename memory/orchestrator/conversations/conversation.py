@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +23,13 @@ from memory.orchestrator.conversations.log.session_state import (
     refuse_if_split,
     with_state,
 )
-from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like
+from memory.orchestrator.conversations.sessions import (
+    CONFIRM_FORK,
+    END,
+    ForkSource,
+    SessionDraft,
+    draft_like,
+)
 from memory.orchestrator.conversations.window.compaction import WindowCompaction
 from memory.orchestrator.conversations.window.handle import body_of_system
 from memory.orchestrator.conversations.window.history import HistoryQuery
@@ -41,7 +47,7 @@ from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.places import Places
-from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.requests import MADE_BY, RequestMark, marks_with, was_made_by
 from memory.policies.context import ContextRequest, read_out
 from memory.policies.message_alignment import align_messages
 from memory.policies.tokens import message_tokens, tools_tokens
@@ -54,6 +60,8 @@ EVERYTHING = ContextRequest()
 POPPED_MORE = 16
 """Messages that are read more if an original's first message is further back."""
 NONE_READ: Mapping[str, Version] = {}
+STORED = "stored"
+"""In the data of a replacement by a request: the places of its messages, in order."""
 NO_STATE: Mapping[str, JsonValue] = {}
 
 
@@ -386,6 +394,19 @@ class Conversation(WindowCompaction):
             self._begun += 1
         await self._touch()
 
+    async def copied_so_far(self, messages: Sequence[Message]) -> int | None:
+        """Return how many of these messages a fork that was cut off has.
+
+        None if the fork is complete, or has other messages.
+        """
+        record, seen = await both_at_once(self._same_life(), self._log.load())
+        copied = seen.state.place - FIRST_PLACE + 1
+        if not any(owed.step == CONFIRM_FORK for owed in record.owed) or copied > len(messages):
+            return None
+        there = await self._log.at(range(FIRST_PLACE, FIRST_PLACE + copied))
+        names = [None if (said := event.draft.message) is None else said.id for event in there.values()]
+        return copied if names == [message.id for message in messages[:copied]] else None
+
     async def is_as_begun(self) -> bool:
         """Return whether the log holds nothing but the messages it began with."""
         return (await self._log.load()).state.place == FIRST_PLACE - 1 + self._begun
@@ -540,8 +561,9 @@ class Conversation(WindowCompaction):
         *,
         writes: bool = True,
         again: bool = False,
+        request: RequestMark | None = None,
     ) -> Event:
-        """Change a message at its place.
+        """Change a message at its place. A repeat of the request changes nothing.
 
         Args:
             writes: Whether the handle's user becomes an author of the message.
@@ -562,6 +584,8 @@ class Conversation(WindowCompaction):
                 break
             if version is not None and version_of(event) != version:
                 return event
+            if request is not None and event.was_made_by(request):
+                return event
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             new = forget_changed(new)
             if new == event.draft.message:
@@ -577,6 +601,7 @@ class Conversation(WindowCompaction):
                 new,
                 message_tokens(new, self._counter),
                 said_by=self._writers_after(event) if writes else None,
+                request=request,
             )
             if changed is not None:
                 return changed
@@ -584,14 +609,26 @@ class Conversation(WindowCompaction):
             event = await self._log.find(message_id)
         raise NotFound(message_id, "message")
 
-    async def update(self, message_id: str, changes: Mapping[str, Any]) -> Message:
-        """Change a message. Its number and its place in the window stay the same."""
+    async def update(
+        self, message_id: str, changes: Mapping[str, Any], request: RequestMark | None = None
+    ) -> Message:
+        """Change a message. Its number and its place in the window stay the same.
+
+        A repeat of the request returns the message as it is now.
+        """
         if message_id == SYSTEM:
-            return await self._update_system(changes)
-        return await self.change(message_id, lambda message: message.model_copy(update=dict(changes)))
+            return await self._update_system(changes, request)
+        return await self.change(
+            message_id, lambda message: message.model_copy(update=dict(changes)), request=request
+        )
 
     async def change(
-        self, message_id: str, change: Callable[[Message], Message], *, as_seen: bool = False
+        self,
+        message_id: str,
+        change: Callable[[Message], Message],
+        *,
+        as_seen: bool = False,
+        request: RequestMark | None = None,
     ) -> Message:
         """Apply `change` to a message.
 
@@ -605,19 +642,23 @@ class Conversation(WindowCompaction):
         event = (self._log.at_hand(message_id) if as_seen else None) or await self._log.find(message_id)
         if event is None:
             raise NotFound(message_id, "message")
-        changed = await self._change_message(event, change)
+        changed = await self._change_message(event, change, request=request)
         if as_seen:
             self._note_writes(changed)
         assert changed.message is not None  # noqa: S101 - it is one that was found as a message
         await self._touch()
         return changed.message
 
-    async def _update_system(self, changes: Mapping[str, Any]) -> Message:
+    async def _update_system(self, changes: Mapping[str, Any], request: RequestMark | None) -> Message:
         made: list[Message] = []
 
         async def compute(record: Record) -> Mapping[str, JsonValue]:
+            if request is not None and was_made_by(record, request):
+                made.append(await self._next_system(record, {}))
+                return {}
             made.append(await self._next_system(record, changes))
-            return {"system": body_of_system(made[-1])}
+            marks = {} if request is None else {MADE_BY: marks_with(record, request)}
+            return {"system": body_of_system(made[-1]), **marks}
 
         record, state = await self._same_life(), (await self._log.load()).state
         self._record = await self._sessions.follow(record, state, self._placement.now(), compute=compute)
@@ -662,11 +703,13 @@ class Conversation(WindowCompaction):
         )
         return replace(draft, forked_from=source, writer=self._user), [message for _, message in copied]
 
-    async def exclude(self, message_id: str, reason: str) -> bool:
+    async def exclude(self, message_id: str, reason: str, request: RequestMark | None = None) -> bool:
         """Take a message out of the window, but not out of the history.
 
         Returns false if it is not in the window, and for the system message.
         """
+        if await self._log.find_made(request) is not None:
+            return True
         event = None if message_id == SYSTEM else await self._log.find(message_id)
         if event is None:
             return False
@@ -678,17 +721,19 @@ class Conversation(WindowCompaction):
                 else []
             )
 
-        return await self._append_and_touch(decide)
+        return await self._append_and_touch(decide, request) is not None
 
-    async def restore(self, message_id: str) -> bool:
+    async def restore(self, message_id: str, request: RequestMark | None = None) -> bool:
         """Put an excluded message back into the window, at its place.
 
         Returns false if it is in the window, or if a compaction took it out.
         """
+        if await self._log.find_made(request) is not None:
+            return True
         event = None if message_id == SYSTEM else await self._log.find(message_id)
-        return event is not None and await self._restore_event(event)
+        return event is not None and await self._restore_event(event, request)
 
-    async def _restore_event(self, event: Event) -> bool:
+    async def _restore_event(self, event: Event, request: RequestMark | None = None) -> bool:
         data: dict[str, JsonValue] = {"place": event.place}
         if event.draft.message is not None and (
             event.type is EventType.COMPACTION or is_pinned(event.draft.message)
@@ -706,15 +751,19 @@ class Conversation(WindowCompaction):
                 return [] if event.place in seen.state.window else [Draft(EventType.RESTORE, data=data)]
 
             try:
-                return await self._append_and_touch(decide)
+                return await self._append_and_touch(decide, request) is not None
             except _StaleRead:
                 await patience.wait()
 
-    async def pop(self, count: int) -> list[Message]:
+    async def pop(self, count: int, request: RequestMark | None = None) -> list[Message]:
         """Take the newest originals out of the window, and return their messages.
 
-        An original that became several messages leaves as a whole. Summaries stay.
+        An original that became several messages leaves as a whole. Summaries stay. A
+        repeat of the request returns the messages that the first call took out, without
+        those that were erased since.
         """
+        if (made := await self._log.find_made(request)) is not None:
+            return await self._messages_at(left_by(made.draft))
         patience = RetryDeadline(self._placement, self.id)
         newest = count
         while True:
@@ -741,30 +790,33 @@ class Conversation(WindowCompaction):
                 )
 
             try:
-                await self._append_and_touch(decide)
+                done = await self._append_and_touch(decide, request)
             except _StaleRead:
                 await patience.wait()
             else:
+                if done is not None and left_by(done.draft) != leaving:
+                    return await self._messages_at(left_by(done.draft))
                 return [message for event in events if (message := event.message) is not None]
 
-    async def clear(self) -> int:
+    async def clear(self, request: RequestMark | None = None) -> int:
         """Take every known message out of the window, and return how many.
 
         Messages that arrive during the call stay.
         """
         seen = await self._log.load()
-        return await self._remove_from_window(EventType.CLEAR, seen.state.window, "manual")
+        return await self._remove_from_window(EventType.CLEAR, seen.state.window, "manual", request)
 
-    async def checkpoint(self, name: str | None = None) -> Checkpoint:
+    async def checkpoint(self, name: str | None = None, request: RequestMark | None = None) -> Checkpoint:
         """Return the last place of the log as a checkpoint."""
         if name is None:
             place = (await self._log.load()).state.place
         else:
-            (event,) = await self._log.append(lambda _: [Draft(EventType.CHECKPOINT, data={"name": name})])
+            drafts = [Draft(EventType.CHECKPOINT, data={"name": name})]
+            (event,) = await self._log.append_once(lambda _: drafts, request)
             place = event.place
         return Checkpoint(self.id, self._log.life.incarnation, place)
 
-    async def roll_back(self, checkpoint: Checkpoint, reason: str) -> int:
+    async def roll_back(self, checkpoint: Checkpoint, reason: str, request: RequestMark | None = None) -> int:
         """Restore the window of a checkpoint; return how many messages leave it.
 
         Messages that were erased since do not return. Messages that others wrote after
@@ -772,9 +824,11 @@ class Conversation(WindowCompaction):
         """
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
             raise InvalidInput("checkpoint", "belongs to another session. Pass a checkpoint of this session")
+        if (made := await self._log.find_made(request)) is not None:
+            return len(left_by(made.draft))
         patience, known = RetryDeadline(self._placement, self.id), (await self._log.load()).state
         wanted = await self._log.state_at(min(checkpoint.place, known.place))
-        state, left, leaving = known, known.window.without(wanted.window), Places()
+        state, left = known, known.window.without(wanted.window)
         while True:
             back = await self._returning_places(wanted, known, state)
             late = await self._archived_since(wanted, known, state, checkpoint.place)
@@ -782,7 +836,6 @@ class Conversation(WindowCompaction):
             def decide(
                 seen: LogSnapshot, looked_up: int = state.place, back: Places = back, late: Places = late
             ) -> list[Draft]:
-                nonlocal leaving
                 if any(
                     event.type in (EventType.ROLL_BACK, EventType.ERASED)
                     for place, event in seen.events.items()
@@ -800,12 +853,12 @@ class Conversation(WindowCompaction):
                 return [Draft(EventType.ROLL_BACK, data=said)] if leaving.ranges or len(said) > 2 else []
 
             try:
-                await self._append_and_touch(decide)
+                done = await self._append_and_touch(decide, request)
             except _StaleRead:
                 await patience.wait()
                 state = (await self._log.load()).state
             else:
-                return len(leaving)
+                return 0 if done is None else len(left_by(done.draft))
 
     async def _returning_places(self, wanted: State, known: State, state: State) -> Places:
         """Return the places that come back into the window.
@@ -850,6 +903,7 @@ class Conversation(WindowCompaction):
         by_content: bool = True,
         read: WindowRead | None = None,
         revive: bool = False,
+        request: RequestMark | None = None,
     ) -> list[Message]:
         """Make the window consist of these messages, and return them as stored.
 
@@ -863,7 +917,19 @@ class Conversation(WindowCompaction):
                 them is new.
             read: The read that the list is based on. The default is the calling task's
                 last read of the session, or the current window if it has read nothing.
+            request: The mark of the request. A repeat returns the messages of the first
+                call as they are now, without erased ones.
         """
+        names = dict[int, str]()
+        if request is not None:
+            if (done := await self._log.find_made(request)) is not None:
+                return await self._messages_at(_stored_by(done))
+            names = {
+                id(message): name
+                for message, name in zip(messages, message_ids(messages, request), strict=True)
+                if message.id is None
+            }
+            messages = await self._with_names_given(messages, names) if request.repeats else messages
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
         if read is None:
@@ -876,11 +942,50 @@ class Conversation(WindowCompaction):
         made = Replacement(wanted, shown, window.places, read.removable(self._mark), by_content=by_content)
         told: list[Message | None] = []
         versions = NONE_READ if revive else read.versions
-        for start in range(0, len(made.told), AT_ONCE):
-            told += await self.append_as_read(made.told[start : start + AT_ONCE], versions=versions)
-        await self._remove_from_window(EventType.REPLACE, made.leaving, "replaced")
+        new = [
+            message.model_copy(update={"id": names[id(message)]}) if id(message) in names else message
+            for message in made.told
+        ]
+        for start in range(0, len(new), AT_ONCE):
+            told += await self.append_as_read(new[start : start + AT_ONCE], versions=versions)
+        stored = made.as_stored(told)
+        data = {} if request is None else {STORED: await self._places_of(stored, window)}
+        await self._remove_from_window(EventType.REPLACE, made.leaving, "replaced", request, data)
         reads_of_caller().take_back(self._log.life.incarnation)
-        return made.as_stored(told)
+        return stored
+
+    async def _with_names_given(self, messages: Sequence[Message], names: Mapping[int, str]) -> list[Message]:
+        """Return the messages with the ids under which an earlier attempt stored them.
+
+        Those that it stored and that were erased since are left out.
+        """
+        erased = await self._log.erased_ids(names.values()) if names else set[str]()
+        given: list[Message] = []
+        for message in messages:
+            name = names.get(id(message))
+            if name is not None and await self._log.find(name) is not None:
+                given.append(message.model_copy(update={"id": name}))
+            elif name not in erased:
+                given.append(message)
+        return given
+
+    async def _places_of(self, stored: Sequence[Message], window: Window) -> list[JsonValue]:
+        """Return the places of stored messages, in their order."""
+        places: list[JsonValue] = []
+        for message in stored:
+            place = window.places.get(str(message.id))
+            if place is None and (event := await self._log.find(str(message.id))) is not None:
+                place = event.place
+            places += [] if place is None else [place]
+        return places
+
+    async def _messages_at(self, places: Iterable[int]) -> list[Message]:
+        """Return the messages at these places, in this order, without erased ones."""
+        wanted = list(places)
+        found = await self._log.at(wanted)
+        whole = await self._log.whole([found[place] for place in wanted if place in found])
+        read = [event.message for event in whole if not event.is_redacted]
+        return [message for message in read if message is not None]
 
     async def _not_reviving(
         self,
@@ -938,7 +1043,9 @@ class Conversation(WindowCompaction):
 
     # -- its life ----------------------------------------------------------------------
 
-    async def close(self, status: str, *, is_promoted: bool = False) -> bool:
+    async def close(
+        self, status: str, *, is_promoted: bool = False, request: RequestMark | None = None
+    ) -> bool:
         """End or archive the session. It accepts no messages until it is resumed.
 
         Returns false if it had that status already. Messages that are still being
@@ -968,7 +1075,7 @@ class Conversation(WindowCompaction):
                 )
             ]
 
-        closed = await self._change_status(decide)
+        closed = await self._change_status(decide, request)
         for event in (await self._log.window())[1].values():
             if event.draft.message is not None and not event.draft.message.is_final:
                 with suppress(NotFound):  # erased meanwhile
@@ -977,7 +1084,7 @@ class Conversation(WindowCompaction):
                     )
         return closed
 
-    async def resume(self) -> bool:
+    async def resume(self, request: RequestMark | None = None) -> bool:
         """Resume an ended or archived session; false if it is active."""
 
         def decide(seen: LogSnapshot) -> list[Draft]:
@@ -987,10 +1094,12 @@ class Conversation(WindowCompaction):
                 else [Draft(EventType.RESUMED, owed=self._sessions.owed_follow)]
             )
 
-        return await self._change_status(decide)
+        return await self._change_status(decide, request)
 
-    async def _change_status(self, decide: Callable[[LogSnapshot], list[Draft]]) -> bool:
-        events = await self._log.append(decide)
+    async def _change_status(
+        self, decide: Callable[[LogSnapshot], list[Draft]], request: RequestMark | None
+    ) -> bool:
+        events = await self._log.append_once(decide, request)
         for event in events:  # the caller does not wait for window exits
             await self._sessions.finish(replace(self._log.record_of(event), owed=self._sessions.owed_follow))
         return bool(events)
@@ -1019,6 +1128,12 @@ def newest_originals(events: Sequence[Event], count: int) -> tuple[int, bool]:
                 break
             at -= 1
     return len(messages) - at, True
+
+
+def _stored_by(event: Event) -> list[int]:
+    """Return the places of the messages of a replacement that a request made."""
+    places: Any = event.draft.data[STORED]
+    return list(places)
 
 
 def _is_summary(event: Event) -> bool:

@@ -27,7 +27,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.key_locks import CallOrder
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.requests import DeletedSince, RequestMark
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter
@@ -129,23 +129,33 @@ class Conversations:
             draft.writer or draft.user,
         )
 
-    async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
+    async def fork(
+        self,
+        tenant: str,
+        draft: SessionDraft,
+        messages: Sequence[Message],
+        request: RequestMark | None = None,
+    ) -> Conversation:
         """Create a session that begins with these messages.
 
-        A message that was erased meanwhile is erased in the new session too.
+        A message that was erased meanwhile is erased in the new session too. A repeat
+        of the request completes the session that it created.
 
         Raises:
             QuotaExceeded: there is no room for the large texts. No session is left.
             NotFound: the session that it copies was deleted meanwhile. No session is
                 left.
         """
-        forked = await self.create(tenant, draft)
+        forked = await self.create(tenant, draft, request)
+        source = draft.forked_from
+        said_by = None if source is None else source.said_by
         try:
-            source = draft.forked_from
-            if source is None:
-                await forked.begin(messages)
-            else:
-                await forked.begin(messages, source.said_by, source.state)
+            if request is not None and request.repeats:
+                copied = await forked.copied_so_far(messages)
+                if copied is None:
+                    return forked
+                messages, said_by = messages[copied:], None if said_by is None else said_by[copied:]
+            await forked.begin(messages, said_by, {} if source is None else source.state)
         except QuotaExceeded:
             try:
                 never_shown = (
@@ -165,10 +175,13 @@ class Conversations:
             )
         return forked
 
-    async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
+    async def open(
+        self, tenant: str, draft: SessionDraft, *, create: bool, request: RequestMark | None = None
+    ) -> Conversation:
         """Open the session of this id, or create it if `create` is set.
 
         Raises:
+            Conflict: a repeat of the request finds that the session was deleted.
             NotFound: there is no such session, and `create` is false.
             SessionOwnerMismatch: the session belongs to someone else.
         """
@@ -183,7 +196,9 @@ class Conversations:
                 raise
         if record is None and create:
             try:
-                return await self.create(tenant, draft)
+                return await self.create(tenant, draft, request)
+            except DeletedSince:
+                raise
             except Conflict:
                 record = await self.find(tenant, session_id)  # another call created it first
         if record is None:

@@ -10,6 +10,7 @@ before that event, and then found, or conflicts with it and summarises again.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource,
 from memory.orchestrator.conversations.tasks.runs import Runs
 from memory.orchestrator.conversations.tasks.tasks import Tasks
 from memory.orchestrator.conversations.window_exits import WindowExitHandler, reset_answers
-from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.erasure.erasure import Erased, Erasure, documents_of, entries_of
 from memory.orchestrator.storage.collections import (
     FORKED_FROM,
     MESSAGES,
@@ -42,8 +43,9 @@ from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
-from memory.ports.record import Key, PendingStep, Record
+from memory.ports.record import Key, Partition, PendingStep, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 logger = logging.getLogger(__name__)
@@ -108,8 +110,11 @@ class Redaction:
 
     # -- one message -------------------------------------------------------------------
 
-    async def erase(self, log: Log, message_id: str) -> bool:
+    async def erase(self, log: Log, message_id: str, request: RequestMark | None = None) -> bool:
         """Erase the message of this id; false if there is none.
+
+        A repeat of the request spares a message that got the id after the request
+        began.
 
         Raises:
             LegalHoldActive: the session is under legal hold.
@@ -119,10 +124,15 @@ class Redaction:
         await self._erasure.holds.refuse_partition(log.life.partition)
         patience = RetryDeadline(self._placement, message_id)
         while (event := await log.find(message_id)) is not None:
+            if is_later(event.created_at, request):
+                break
             if await self._erase_at(log, event):
                 return True
             await patience.wait()
-        return False
+        if request is None or not request.repeats:
+            return False
+        found = await log.find(message_id, redacted=True)
+        return (found is not None and found.is_redacted) or bool(await log.erased_ids([message_id]))
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """Erase a message; false if it has changed since it was read."""
@@ -159,6 +169,7 @@ class Redaction:
                     await self._erase_place(log, summary.place)
                 await self._window_exit.forget(log, event)
                 await self._erase_copies(log, event.place)
+                await self._sessions.copies.fence(log.life, (log.snapshot or await log.load()).state)
                 await self._sessions.tell(
                     record, (await log.load()).state, record.created_at, fence=True
                 )  # the preview may have shown the message
@@ -330,7 +341,8 @@ class Redaction:
         await self._placement.write_one("user.end", self._placement.topology.archive, gone)
 
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
-        sessions, messages, entries, held = 0, 0, 0, dict[str, None]()
+        sessions, messages, held = 0, 0, dict[str, None]()
+        erased: Erased = Counter()
         for session_id in await self._sessions_of(tenant, user):
             try:
                 await self._sessions.delete(tenant, session_id)
@@ -363,10 +375,10 @@ class Redaction:
                     except LegalHoldActive as error:
                         held[f"{kept.collection.name} of {user} in sessions of others: {error}"] = None
         try:
-            entries = await self._erasure.erase_scope(tenant, Scope.user(user))
+            erased = await self._erasure.erase(Partition(tenant, Scope.user(user).text))
         except LegalHoldActive as error:
             held[f"scope user:{user}: {error}"] = None
-        return ErasedUser(sessions, messages, entries, list(held))
+        return ErasedUser(sessions, messages, entries_of(erased), list(held), documents_of(erased))
 
     async def _sessions_of(self, tenant: str, user: str) -> Sequence[str]:
         found, cursor = list[str](), None

@@ -29,6 +29,7 @@ from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.previews import preview_of
 from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
+from memory.orchestrator.conversations.log.window_copies import WindowCopies
 from memory.orchestrator.erasure.erasure import Erased, Erasure, entries_of
 from memory.orchestrator.storage.collections import FORKED_FROM, MESSAGES, SESSIONS
 from memory.orchestrator.storage.entry_records import copy_json
@@ -36,7 +37,13 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
-from memory.orchestrator.storage.requests import RequestMark, was_made_by, with_made_by
+from memory.orchestrator.storage.requests import (
+    CREATED_OVER,
+    RequestMark,
+    deleted_since,
+    was_made_by,
+    with_made_by,
+)
 from memory.orchestrator.storage.session_keys import scope_of, session_key
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
@@ -153,6 +160,7 @@ class SessionRecords:
         self._outbox = outbox
         self._erasure = erasure
         self.passages = passages
+        self.copies = WindowCopies(placement)
         self._logs: dict[tuple[str, str], Log] = {}
         self._told: dict[Key, tuple[Record, datetime]] = {}
         """Records as last read or written here, and when."""
@@ -178,6 +186,7 @@ class SessionRecords:
         returns the session that it created.
 
         Raises `Conflict` if the id is taken, or the request's session was deleted.
+        Without an id in the draft, the id is new, so the request made that session.
         """
         session_id = draft.id or (
             self._placement.new_id(tenant, "session")
@@ -218,11 +227,11 @@ class SessionRecords:
                     return outcome.stored, self.log(outcome.stored)
                 raise Conflict(f"Session already exists: {session_id}. Open it instead", session_id)
             if isinstance(outcome.stored, Tombstone):
-                if request is not None and draft.id is None:
-                    raise Conflict(
-                        f"session {session_id}, which this request has created, was deleted. Use a new"
-                        " request_id to create another session"
-                    )
+                if request is not None and (
+                    draft.id is None or request.may_have_made(outcome.stored.version)
+                ):
+                    raise deleted_since(f"session {session_id!r}")
+                record = replace(record, body={**record.body, CREATED_OVER: outcome.stored.version})
                 await self._outbox.finish(
                     OutboxRecord(SESSIONS, self._placement.topology.archive, outcome.stored)
                 )
@@ -311,6 +320,21 @@ class SessionRecords:
             if isinstance(row, Record) and not self.is_over(row)
         }
 
+    async def owners(self, tenant: str, session_ids: Collection[str]) -> dict[str, str | None]:
+        """Return the user of each existing session of these, in one call.
+
+        Records that cannot be read are left out.
+        """
+        of, archive = {session_key(tenant, one): one for one in session_ids}, self._placement.topology.archive
+        with step("session.read"):
+            rows = await archive.get(SESSIONS, list(of)) if of else []
+        found: dict[str, Any] = {
+            of[row.key]: row.fields.get("subject")
+            for row in rows
+            if isinstance(row, Record) and not self.is_over(row)
+        }
+        return found
+
     def _remember(self, record: Record) -> None:
         self._told.pop(record.key, None)
         self._told[record.key] = record, self._placement.now()
@@ -347,7 +371,8 @@ class SessionRecords:
         life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
-            log = Log(self._placement, self.uploads, self.passages, life, self._reload_life)
+            log = Log(self._placement, self.uploads, self.passages, life, self._reload_life, self.copies)
+        log.messages = max(log.messages, int(record.body.get("messages", 0)))
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]
@@ -507,17 +532,41 @@ class SessionRecords:
             return True  # deleted meanwhile
         return True
 
-    async def delete(self, tenant: str, session_id: str, asked: SessionDraft | None = None) -> bool:
+    async def delete(
+        self,
+        tenant: str,
+        session_id: str,
+        asked: SessionDraft | None = None,
+        request: RequestMark | None = None,
+    ) -> bool:
         """Erase a session with its messages and the entries derived from them.
 
-        The entries of the session's scope are erased too. Returns false if there was
+        The entries of the session's scope are erased too. A repeat of the request
+        spares what was stored after the request began. Returns false if there was
         nothing to erase. Raises `SessionOwnerMismatch` if the session belongs to
         another owner than `asked` names, even if it has expired.
         """
         if asked is not None and (stored := await self.find_record(tenant, session_id)) is not None:
             refuse_other_owner(stored, asked)
+        if request is not None and request.repeats:
+            return await self._erase_again(tenant, session_id, micros(request.begun_at))
         there, _, entries = await self.erase(tenant, session_id)
         return there or entries_of(entries) > 0
+
+    async def _erase_again(self, tenant: str, session_id: str, before: int) -> bool:
+        """Complete an erasure that began at this version, and spare what came since."""
+        archive = self._placement.topology.archive
+        with step("session.read"):
+            (stored,) = await archive.get(SESSIONS, [session_key(tenant, session_id)])
+        of_scope = await self._erasure.erase(Partition(tenant, Scope.session(session_id).text), before=before)
+        await self.erase_before(tenant, session_id, before)
+        is_deleted = isinstance(stored, Tombstone) and stored.version > before
+        return (
+            is_deleted
+            or (isinstance(stored, Record) and micros(stored.created_at) < before)
+            or (isinstance(stored, Record) and int(str(stored.body.get(CREATED_OVER, 0))) > before)
+            or entries_of(of_scope) > 0
+        )
 
     async def erase(self, tenant: str, session_id: str) -> tuple[bool, Erased, Erased]:
         """Erase a session like `delete`.
@@ -599,12 +648,15 @@ class SessionRecords:
         descending: bool = True,
         limit: int,
         cursor: str | None = None,
+        within: Condition | None = None,
     ) -> SessionPage:
         """Return a page of the sessions with these fields.
 
         `since` and `until` limit when they were last used or created, both included.
+        `within` is any other condition.
         """
         conditions: list[Condition] = [Eq(name, value) for name, value in asked.items()]
+        conditions += [] if within is None else [within]
         conditions += [Has("tags", tag) for tag in tags]
         conditions.append(Not(Lt("hidden_from", self._placement.now())))
         moment = "touched_at" if order == "updated" else "created_at"

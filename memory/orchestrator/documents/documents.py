@@ -39,20 +39,24 @@ from memory.domain.errors import (
     Unsupported,
     VersionConflict,
 )
+from memory.domain.filters import VALUE, Filter, names
 from memory.domain.scope import Scope, Subtree
+from memory.domain.time import micros, moment
 from memory.domain.versions import version_conflict, version_text
 from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
 from memory.orchestrator.entries.admission import Admission, NewEntry
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
-from memory.orchestrator.storage.entry_records import copy_json
+from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, copy_json
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, deletion_steps
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import CREATED_OVER, MADE_BY, RequestMark, deleted_since
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import part_of
 from memory.orchestrator.storage.versions import version_at
+from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import where_of
 from memory.policies.visibility import is_expired
 from memory.ports.query import (
@@ -62,7 +66,9 @@ from memory.ports.query import (
     Ge,
     Head,
     IsNull,
+    Le,
     Lt,
+    Not,
     Or,
     Order,
     Page,
@@ -71,6 +77,7 @@ from memory.ports.query import (
     Tenant,
     all_of,
     decode_cursor,
+    encode_cursor,
 )
 from memory.ports.record import (
     Corrupt,
@@ -94,6 +101,8 @@ PAGE_BYTES = 8 * 2**20
 """A page with values ends once it holds this many bytes."""
 NONCE = "nonce"
 """In the body of a document: the call that stored it."""
+REMEMBERED = 16
+"""For how many of its last requests a document has a mark."""
 READS = 5
 """How often a large document is read again if a chunk is missing."""
 _READ_AT_ONCE = 50
@@ -128,6 +137,19 @@ class PutRequest:
     def is_large(self) -> bool:
         """Whether the value is stored in chunks."""
         return self.value.size > INLINE_BYTES
+
+    def stored_as(self, record: Record, version: int, updated_at: datetime) -> DocumentInfo:
+        """Return the document that this put stored, also if it was replaced since."""
+        expires_at = None if self.expires_in is None else updated_at + self.expires_in
+        return replace(
+            info_of(record),
+            version=version_text(version),
+            form=self.value.form,
+            size=self.value.size,
+            updated_at=updated_at,
+            expires_at=record.expires_at if record.version == version else expires_at,
+            lifetime=self.lifetime,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,11 +300,17 @@ class Documents:
         reverse: bool = False,
         cursor: str | None = None,
         values: bool = False,
+        passing: Filter | None = None,
     ) -> DocumentPage:
         """Return a page of documents in the order of their keys.
 
-        With `values`, a page may end early, so that it holds few large values.
+        With `values`, a page may end early, so that it holds few large values. With
+        `passing`, it has only documents that pass this filter, and may end early too.
         """
+        if passing is not None:
+            return await self._passing_page(
+                tenant, scope, keys, passing, limit=limit, reverse=reverse, cursor=cursor, values=values
+            )
         if not values:
             page = await self._page(self._query(tenant, scope, keys, limit, reverse, cursor))
             return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, len(page.corrupt))
@@ -301,6 +329,73 @@ class Documents:
             if cursor is None or len(found) >= limit or size >= PAGE_BYTES:
                 return DocumentPage(found, cursor, damaged)
 
+    async def _passing_page(
+        self,
+        tenant: str,
+        scope: Scope | Subtree,
+        keys: KeyRange,
+        passing: Filter,
+        *,
+        limit: int,
+        reverse: bool,
+        cursor: str | None,
+        values: bool,
+    ) -> DocumentPage:
+        """Return a page of documents that pass a filter. See `page`."""
+        found: list[DocumentInfo] = []
+        damaged = checked = size = 0
+        most = self._placement.settings.filter_rows
+        while True:
+            query = self._query(tenant, scope, keys, _READ_AT_ONCE, reverse, cursor, passing)
+            page = await self._page(replace(query, select=None))
+            damaged, cursor = damaged + len(page.corrupt), page.cursor
+            for row in page.records:
+                if not isinstance(row, Record):
+                    continue
+                checked += 1
+                one = await self._passing_row(row, passing)
+                shown = None if one is None else await self._document(one) if values else info_of(one)
+                if shown is None:
+                    continue
+                found.append(shown)
+                size += shown.size if values else 0
+                if len(found) == limit or size >= PAGE_BYTES:
+                    if row is not page.records[-1]:
+                        cursor = encode_cursor((str(row.fields["key"]),), row.key.id)
+                    return DocumentPage(found, cursor, damaged)
+            if cursor is None:
+                return DocumentPage(found, None, damaged)
+            if checked >= most:
+                note = f"the filter was checked on {checked:,} documents; the cursor goes on behind them"
+                return DocumentPage(found, cursor, damaged, (note,))
+
+    async def _passing_row(self, row: Record, passing: Filter) -> Record | None:
+        """Return the record if its document passes the filter.
+
+        A large value is read. If the document is replaced meanwhile, the newer one is
+        checked.
+
+        Raises:
+            CorruptRecord: A large value cannot be read.
+        """
+        if not names(passing, VALUE):
+            return row if satisfies(passing)(row) else None
+        patience = RetryDeadline(self._placement, row.key.id)
+        for _ in range(READS):
+            if row.fields.get("upload") is None or row.fields["form"] == "bytes":
+                return row if satisfies(passing)(row) else None
+            data = await self._chunks.data(row)
+            if data is not None:
+                whole = {**row.body, VALUE: await _apart(len(data), partial(value_from, data, "json"))}
+                return row if satisfies(passing)(replace(row, body=whole)) else None
+            (now,) = await self._read_rows([row.key])
+            newer = self._visible(now)
+            if newer is None:
+                return None
+            row = newer
+            await patience.wait()
+        raise CorruptRecord(self._home.name, row.key.id, "a chunk of its value is missing")
+
     async def _page(self, query: Query) -> Page:
         return await self._placement.page("document.list", self._home, query)
 
@@ -316,6 +411,7 @@ class Documents:
         limit: int,
         reverse: bool,
         cursor: str | None,
+        passing: Filter | None = None,
     ) -> Query:
         order = (Order("key", descending=reverse),)
         place = () if cursor is None else decode_cursor(cursor, order).values
@@ -324,7 +420,7 @@ class Documents:
         return Query(
             DOCUMENTS,
             where_of(tenant, (scope,)),
-            all_of(keys.condition, self._is_live),
+            all_of(keys.condition, self._is_live, _condition(passing)),
             order,
             limit,
             cursor=cursor,
@@ -353,11 +449,14 @@ class Documents:
 
     # -- one document ------------------------------------------------------------------
 
-    async def put(self, tenant: str, asked: PutRequest) -> DocumentInfo:
+    async def put(self, tenant: str, asked: PutRequest, request: RequestMark | None = None) -> DocumentInfo:
         """Put a document in place of the one under its key, if there is one.
 
+        A repeat of the request stores nothing, and returns what the first call stored.
+
         Raises:
-            Conflict: A document exists, and the request is strict.
+            Conflict: A document exists, and the request is strict. Or a repeat finds
+                that the document was deleted.
             VersionConflict: It has another version than expected.
         """
         self._check_home(tenant, asked.scope)
@@ -365,21 +464,32 @@ class Documents:
         patience = RetryDeadline(self._placement, key.id)
         async with self._key_locks.take(DOCUMENTS, key, patience):
             there: Stored | None = None
-            if asked.is_large or not (asked.strict or asked.expected == 0):
+            if request is not None or asked.is_large or not (asked.strict or asked.expected == 0):
                 (there,) = await self._read_rows([key])
+                if (done := _find_made(asked, there, request)) is not None:
+                    return done
                 self._check_put(asked, there)
             async with self._quotas.admit(tenant, _growth([(asked, key, there)])):
-                return await self._put_over(tenant, asked, key, there, patience)
+                return await self._put_over(tenant, asked, key, there, patience, request)
 
     async def _put_over(
-        self, tenant: str, asked: PutRequest, key: Key, there: Stored | None, patience: RetryDeadline
+        self,
+        tenant: str,
+        asked: PutRequest,
+        key: Key,
+        there: Stored | None,
+        patience: RetryDeadline,
+        request: RequestMark | None,
     ) -> DocumentInfo:
         """Put over what was read, and again over what another writer stored by then."""
         known: int | None = getattr(there, "version", None)
         (upload,), nonce = await self._store_chunks(tenant, [asked]), self._placement.nonce()
         while True:
             try:
-                write = self._put(asked, key, there, known, upload, nonce)
+                if (done := _find_made(asked, there, request)) is not None:
+                    await self._take_back(tenant, [asked], [upload])
+                    return done
+                write = self._put(asked, key, there, known, upload, nonce, request)
             except (Conflict, CorruptRecord):
                 await self._take_back(tenant, [asked], [upload])
                 raise
@@ -419,8 +529,10 @@ class Documents:
         same = found is not None and (found.form, found.value) == (value.form, value.value)
         return "there" if same else "refused"
 
-    async def delete(self, tenant: str, asked: DeleteRequest) -> bool:
+    async def delete(self, tenant: str, asked: DeleteRequest, request: RequestMark | None = None) -> bool:
         """Delete a document; false if there was none.
+
+        A repeat of the request deletes nothing that was stored since.
 
         Raises:
             LegalHoldActive: It is under legal hold.
@@ -432,7 +544,9 @@ class Documents:
             (there,) = await self._read_rows([key])
             known: int | None = getattr(there, "version", None)
             while True:
-                write = self._delete(asked, key, there, known)
+                if request is not None and _was_deleted_by(there, request):
+                    return True
+                write = self._delete(asked, key, there, known, request)
                 if write is None:
                     return False
                 if isinstance(there, Record):
@@ -446,34 +560,75 @@ class Documents:
                 there, known = await self._meet(outcome), outcome.version
                 await patience.wait()
 
-    async def delete_many(self, tenant: str, scope: Scope, keys: KeyRange) -> int:
+    async def delete_many(
+        self,
+        tenant: str,
+        scope: Scope,
+        keys: KeyRange,
+        passing: Filter | None = None,
+        request: RequestMark | None = None,
+    ) -> int:
         """Delete the documents with these keys that exist now; return their number.
+
+        With `passing`, a document is deleted only if it passes this filter then. A
+        repeat of the request leaves what was stored after the request began.
 
         Raises:
             LegalHoldActive: The scope is under legal hold.
         """
         deleted, cursor = 0, None
+        until = None if request is None or not request.repeats else micros(request.begun_at)
         while True:
-            query = self._query(tenant, scope, keys, _DELETED_AT_ONCE, False, cursor)
-            page = await self._page(query)
+            size = _DELETED_AT_ONCE if passing is None else _READ_AT_ONCE
+            query = self._query(tenant, scope, keys, size, False, cursor, passing)
+            if until is not None:
+                query = replace(query, filter=all_of(query.filter, Le("version", until)))
+            page = await self._page(query if passing is None else replace(query, select=None))
+            there: Sequence[Head | Record] = page.heads
+            if passing is not None:
+                read = [
+                    await self._passing_row(one, passing) for one in page.records if isinstance(one, Record)
+                ]
+                there = [one for one in read if one is not None]
             await self._holds.refuse_partition(Partition(tenant, scope.text), whole=False)
-            writes = [self._deletion(head.key, head.version, drop_step(head)) for head in page.heads]
+            writes = [self._deletion(row.key, row.version, drop_step(row)) for row in there]
             outcomes = await self._placement.write("document.delete", self._home, *writes) if writes else []
             done = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome.applied]
             await self._finish(done)
             deleted += len(done)
-            for head, outcome in zip(page.heads, outcomes, strict=True):
-                if not outcome.applied:  # it was changed meanwhile
-                    deleted += await self.delete(tenant, DeleteRequest(scope.text, str(head.fields["key"])))
+            for row, outcome in zip(there, outcomes, strict=True):
+                if not outcome.applied and until is None:  # it was changed meanwhile
+                    asked = DeleteRequest(scope.text, str(row.fields["key"]))
+                    deleted += await self._delete_passing(tenant, asked, passing)
             if (cursor := page.cursor) is None:
                 return deleted
 
+    async def _delete_passing(self, tenant: str, asked: DeleteRequest, passing: Filter | None) -> bool:
+        """Delete a document if it passes the filter at the version that is deleted."""
+        if passing is None:
+            return await self.delete(tenant, asked)
+        key = key_of(tenant, asked.scope, asked.key)
+        patience = RetryDeadline(self._placement, key.id)
+        while True:
+            (stored,) = await self._read_rows([key])
+            row = self._visible(stored)
+            one = None if row is None else await self._passing_row(row, passing)
+            if one is None:
+                return False
+            try:
+                return await self.delete(tenant, replace(asked, expected=one.version))
+            except VersionConflict:
+                await patience.wait()
+
     # -- several documents -------------------------------------------------------------
 
-    async def apply(self, tenant: str, changes: Sequence[ChangeRequest]) -> list[DocumentInfo | None]:
+    async def apply(
+        self, tenant: str, changes: Sequence[ChangeRequest], request: RequestMark | None = None
+    ) -> list[DocumentInfo | None]:
         """Make all changes of one scope, or none.
 
-        Each key may be named once.
+        Each key may be named once. A repeat of the request changes nothing, and returns
+        what the first call stored.
 
         Returns:
             For each put, the document; for a deletion, None.
@@ -488,16 +643,13 @@ class Documents:
         self._check_home(tenant, changes[0].scope)
         keys = [key_of(tenant, one.scope, one.key) for one in changes]
         stored = await self._read_rows(keys)
+        if (done := _find_group(changes, stored, request)) is not None:
+            return done
         for one, there in zip(changes, stored, strict=True):
             if isinstance(one, PutRequest):
                 self._check_put(one, there)
-        puts = [
-            (one, key, there)
-            for one, key, there in zip(changes, keys, stored, strict=True)
-            if isinstance(one, PutRequest)
-        ]
-        async with self._quotas.admit(tenant, _growth(puts)):
-            return await self._apply(tenant, changes, keys, stored)
+        async with self._quotas.admit(tenant, _growth(list(zip(changes, keys, stored, strict=True)))):
+            return await self._apply(tenant, changes, keys, stored, request)
 
     async def _apply(
         self,
@@ -505,6 +657,7 @@ class Documents:
         changes: Sequence[ChangeRequest],
         keys: Sequence[Key],
         stored: Sequence[Stored | None],
+        request: RequestMark | None,
     ) -> list[DocumentInfo | None]:
         """Make the changes over what was read; read again if others were faster."""
         patience, nonce = RetryDeadline(self._placement, keys[0].id), self._placement.nonce()
@@ -514,7 +667,10 @@ class Documents:
             made = _made_before(tried, stored, nonce)
             if made is None:
                 try:
-                    writes = await self._group(changes, keys, stored, uploads, nonce)
+                    if (done := _find_group(changes, stored, request)) is not None:
+                        await self._take_back(tenant, changes, uploads)
+                        return done
+                    writes = await self._group(changes, keys, stored, uploads, nonce, request)
                 except (Conflict, CorruptRecord, LegalHoldActive):
                     await self._take_back(tenant, changes, uploads)
                     raise
@@ -553,6 +709,7 @@ class Documents:
         stored: Sequence[Stored | None],
         uploads: Sequence[Upload | None],
         nonce: str,
+        request: RequestMark | None,
     ) -> list[Put | Delete | None]:
         """Return the write of each change over the stored items."""
         writes: list[Put | Delete | None] = []
@@ -560,9 +717,9 @@ class Documents:
         for one, key, there, upload in zip(changes, keys, stored, uploads, strict=True):
             known = getattr(there, "version", None)
             if isinstance(one, PutRequest):
-                writes.append(self._put(one, key, there, known, upload, nonce))
+                writes.append(self._put(one, key, there, known, upload, nonce, request))
                 continue
-            writes.append(self._delete(one, key, there, known))
+            writes.append(self._delete(one, key, there, known, request))
             ends += [there] if writes[-1] is not None and isinstance(there, Record) else []
         await self._holds.refuse(ends)
         return writes
@@ -642,6 +799,7 @@ class Documents:
         known: int | None,
         upload: Upload | None,
         nonce: str,
+        request: RequestMark | None,
     ) -> Put:
         """Return the write of a put over the stored item.
 
@@ -652,15 +810,16 @@ class Documents:
             self._chunks.check_age(upload)
         owed = drop_step(stored) if isinstance(stored, Record) else ()
         owed = _OF_CHUNKS if isinstance(stored, Corrupt) else owed
+        version = version_at(now, known or 0) if upload is None else max(upload.version, (known or 0) + 1)
         record = Record(
             key=key,
             scope=asked.scope,
-            version=version_at(now, known or 0) if upload is None else max(upload.version, (known or 0) + 1),
+            version=version,
             created_at=(asked.created_at or now) if there is None else there.created_at,
             updated_at=now,
             expires_at=asked.expires_at if asked.expires_in is None else now + asked.expires_in,
             fields=_fields(asked, upload),
-            body=_body(asked, nonce),
+            body={**_body(asked, nonce), **_marks(stored, request, version, now)},
             generation=None if upload is None else upload.generation,
             tier="mid",
             owed=owed,
@@ -671,16 +830,22 @@ class Documents:
         return Put(DOCUMENTS, record, when)
 
     def _delete(
-        self, asked: DeleteRequest, key: Key, stored: Stored | None, known: int | None
+        self,
+        asked: DeleteRequest,
+        key: Key,
+        stored: Stored | None,
+        known: int | None,
+        request: RequestMark | None = None,
     ) -> Delete | None:
         """Return the write of a deletion, or None if there is nothing to delete."""
+        note = {} if request is None else {REQUEST: request.text}
         if isinstance(stored, Corrupt) and asked.expected is None:
-            return replace(self._deletion(key, known or 0, _OF_CHUNKS), when=Newer())
+            return replace(self._deletion(key, known or 0, _OF_CHUNKS), when=Newer(), note=note)
         there = self._visible(stored)
         _check(asked, there)
         if there is None:
             return None
-        return self._deletion(key, there.version, drop_step(there))
+        return replace(self._deletion(key, there.version, drop_step(there)), note=note)
 
     def _deletion(self, key: Key, version: int, owed: tuple[PendingStep, ...]) -> Delete:
         return Delete(
@@ -691,6 +856,17 @@ class Documents:
             owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),
         )
+
+
+def _condition(passing: Filter | None) -> Condition | None:
+    """Return a condition that every document which passes the filter meets.
+
+    Large values are not in their records, and stores may not compare a text with NUL.
+    """
+    found = condition_of(passing, DOCUMENTS)
+    if found is None or passing is None or not names(passing, VALUE):
+        return found
+    return Or((found, Not(IsNull("chunks")), Eq("has_nul", True)))
 
 
 def _check(asked: ChangeRequest, there: Record | None) -> None:
@@ -722,6 +898,79 @@ def _made_before(
     return None
 
 
+def _marks(
+    stored: Stored | None, request: RequestMark | None, version: int, now: datetime
+) -> dict[str, JsonValue]:
+    """Return what a document's body says of requests, and of a deletion before it."""
+    said: dict[str, JsonValue] = {}
+    made: list[JsonValue] = []
+    if isinstance(stored, Record):
+        said = {name: stored.body[name] for name in (CREATED_OVER, DELETED_BY) if name in stored.body}
+        made = [*_made_by(stored)]
+    elif isinstance(stored, Tombstone):
+        said = {CREATED_OVER: stored.version}
+        said |= {DELETED_BY: stored.note[REQUEST]} if REQUEST in stored.note else {}
+    if request is not None:
+        made = [*made, [request.text, version, micros(now)]]
+    return said | ({MADE_BY: made[-REMEMBERED:]} if made else {})
+
+
+def _made_by(record: Record) -> Sequence[Any]:
+    """Return the last requests that put the document: mark, version, moment of each."""
+    made: Any = record.body.get(MADE_BY, ())
+    return list(made)
+
+
+def _find_made(asked: PutRequest, stored: Stored | None, request: RequestMark | None) -> DocumentInfo | None:
+    """Return the document that an earlier attempt of the request put.
+
+    Raises:
+        Conflict: It may have been deleted since.
+    """
+    if request is None:
+        return None
+    gone: Any = 0
+    if isinstance(stored, Record):
+        for mark, version, at in _made_by(stored):
+            if mark == request.text:
+                return asked.stored_as(stored, version, moment(at))
+        gone = stored.body.get(CREATED_OVER, 0)
+    elif isinstance(stored, Tombstone):
+        gone = stored.version
+    if request.may_have_made(gone):
+        raise deleted_since(f"document {asked.key!r} of scope '{asked.scope}'")
+    return None
+
+
+def _was_deleted_by(stored: Stored | None, request: RequestMark) -> bool:
+    """Return whether an earlier attempt of the request has deleted the document."""
+    if isinstance(stored, Record):
+        return stored.body.get(DELETED_BY) == request.text
+    return isinstance(stored, Tombstone) and stored.note.get(REQUEST) == request.text
+
+
+def _find_group(
+    changes: Sequence[ChangeRequest], stored: Sequence[Stored | None], request: RequestMark | None
+) -> list[DocumentInfo | None] | None:
+    """Return the documents that an earlier attempt of a group put; None if none did.
+
+    Raises:
+        Conflict: One of them may have been deleted since.
+    """
+    if request is None:
+        return None
+    found: list[DocumentInfo | None] = []
+    is_made = False
+    for one, there in zip(changes, stored, strict=True):
+        if isinstance(one, PutRequest):
+            found.append(_find_made(one, there, request))
+            is_made = is_made or found[-1] is not None
+        else:
+            found.append(None)
+            is_made = is_made or _was_deleted_by(there, request)
+    return found if is_made else None
+
+
 def _body(asked: PutRequest, nonce: str) -> dict[str, JsonValue]:
     body: dict[str, JsonValue] = {NONCE: nonce}
     if asked.metadata:
@@ -731,17 +980,16 @@ def _body(asked: PutRequest, nonce: str) -> dict[str, JsonValue]:
     return body
 
 
-def _growth(puts: Sequence[tuple[PutRequest, Key, Stored | None]]) -> list[NewEntry]:
-    """Return by how much puts enlarge their documents, for quotas."""
-    grown: list[NewEntry] = []
-    for asked, key, stored in puts:
-        more = asked.value.size + len(asked.key.encode()) + _json_size(asked.metadata)
+def _growth(changes: Sequence[tuple[ChangeRequest, Key, Stored | None]]) -> list[NewEntry]:
+    """Return by how much changes of one scope enlarge it as a whole, for quotas."""
+    more = 0
+    for asked, _, stored in changes:
+        if isinstance(asked, PutRequest):
+            more += asked.value.size + len(asked.key.encode()) + _json_size(asked.metadata)
         if isinstance(stored, Record):
             fields: Mapping[str, Any] = stored.fields
             more -= fields["size"] + len(fields["key"].encode()) + _json_size(stored.body.get("metadata", {}))
-        if more > 0:
-            grown.append(NewEntry(key, asked.scope, more, derived=False))
-    return grown
+    return [NewEntry(changes[0][1], changes[0][0].scope, more, derived=False)] if more > 0 else []
 
 
 def _json_size(metadata: Mapping[str, JsonValue]) -> int:
@@ -752,6 +1000,8 @@ def _fields(asked: PutRequest, upload: Upload | None) -> dict[str, FieldValue]:
     fields: dict[str, FieldValue] = {"key": asked.key, "form": asked.value.form, "size": asked.value.size}
     if asked.lifetime is not None:
         fields["lifetime"] = asked.lifetime // timedelta(microseconds=1)
+    if asked.value.has_nul:
+        fields["has_nul"] = True
     if upload is not None:
         return {**fields, "upload": upload.name, "chunks": len(upload.chunks)}
     if asked.value.form == "bytes":

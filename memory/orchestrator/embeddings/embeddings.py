@@ -85,15 +85,15 @@ class Embeddings:
         if mine is None:
             return records
         whose = await self.whose()
-        to_embed = [one for one in records if own_vector(one) is None]
-        made = iter(await self.of_texts([meaning_of(one) for one in to_embed]))
+        texts = [meaning_of(one) if own_vector(one) is None else "" for one in records]
+        made = iter(await self.of_texts([text for text in texts if text.strip()]))
         return [
             replace(
                 one,
                 fields={**one.fields, **whose},
-                vector=next(made) if own_vector(one) is None else one.vector,
+                vector=next(made) if text.strip() else own_vector(one),
             )
-            for one in records
+            for one, text in zip(records, texts, strict=True)
         ]
 
     async def check_vector(self, vector: bytes | None) -> None:

@@ -31,14 +31,23 @@ class NewEntry:
     scope: str
     size: int
     derived: bool
+    is_new: bool = True
+    """False for an entry or document that exists and grows by `size`."""
 
     @classmethod
     def of(cls, record: Record, *, derived: bool) -> NewEntry:
-        texts = [
-            *record.texts.values(),
-            *(json_of(record.body[name]) for name in _JSON if name in record.body),
-        ]
-        return cls(record.key, record.scope, sum(len(text.encode()) for text in texts), derived)
+        return cls(record.key, record.scope, _size(record), derived)
+
+    @classmethod
+    def growth(cls, before: Record, after: Record) -> list[NewEntry]:
+        """Return by how much an edit enlarges an entry; nothing if it does not."""
+        more = _size(after) - _size(before)
+        return [cls(after.key, after.scope, more, derived=False, is_new=False)] if more > 0 else []
+
+
+def _size(record: Record) -> int:
+    texts = [*record.texts.values(), *(json_of(record.body[name]) for name in _JSON if name in record.body)]
+    return sum(len(text.encode()) for text in texts)
 
 
 class Admission(Protocol):

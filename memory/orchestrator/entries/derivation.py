@@ -25,6 +25,7 @@ from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.entries.derivatives import Derivatives
 from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.entries.writing import refuse_gone
 from memory.orchestrator.erasure.erasure import DELETE, Erasure
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
@@ -92,6 +93,7 @@ class Derivation:
         revive: bool = True,
         automatic: bool = False,
         consistency: Consistency | None = None,
+        request: RequestMark | None = None,
     ) -> Entry:
         """Copy an entry into a broader scope.
 
@@ -106,8 +108,8 @@ class Derivation:
 
         Raises:
             Conflict: It was promoted with other overrides. Or the copy was deleted and
-                `revive` is false. Or the original to delete was edited after it was
-                copied.
+                `revive` is false, or the request is repeated. Or the original to delete
+                was edited after it was copied.
             NotFound: The entry does not exist, or was deleted meanwhile.
         """
         patience, asked = RetryDeadline(self._placement, entry_id), _digest(overrides or {})
@@ -132,7 +134,13 @@ class Derivation:
             to_delete = [source] if delete_original else []
             try:
                 return await self._store(
-                    record, [source], to_delete, check, revive=revive, consistency=consistency
+                    record,
+                    [source],
+                    to_delete,
+                    check,
+                    revive=revive,
+                    consistency=consistency,
+                    request=request,
                 )
             except NotFound:
                 if (await self._placement.locate(ENTRIES, source.key)).record is None:
@@ -272,6 +280,7 @@ class Derivation:
             "delete_sources": delete_sources,
             "consistency": consistency,
         }
+        options["request"] = request
         if request is None or not ids.is_id(distinct[0]):
             return await self._compact(tenant, distinct, callback, named=None, **options)
         named = ids.beside(distinct[0], "compact", request.text)
@@ -300,6 +309,7 @@ class Derivation:
         data: Any,
         delete_sources: bool,
         consistency: Consistency | None,
+        request: RequestMark | None,
     ) -> Entry:
         """Make the entry, under the id `named` if a request has one for it."""
         sources = [await self._entries.live_record(tenant, entry_id) for entry_id in distinct]
@@ -352,7 +362,7 @@ class Derivation:
         record = made_of(record, sources, automatic=False, moved=delete_sources)
         to_delete = sources if delete_sources else []
         try:
-            return await self._store(record, sources, to_delete, consistency=consistency)
+            return await self._store(record, sources, to_delete, consistency=consistency, request=request)
         except NotFound as error:
             if error.entry_id not in distinct:
                 raise
@@ -407,6 +417,7 @@ class Derivation:
         *,
         revive: bool = True,
         consistency: Consistency | None = None,
+        request: RequestMark | None = None,
     ) -> Entry:
         """Store a derived record under a free id, or over a tombstone.
 
@@ -423,7 +434,7 @@ class Derivation:
         ) as stay:
             stay.add(record.key)
             return await self._put_record(
-                record, sources, to_delete, check, revive=revive, consistency=consistency
+                record, sources, to_delete, check, revive=revive, consistency=consistency, request=request
             )
 
     async def _put_record(
@@ -435,6 +446,7 @@ class Derivation:
         *,
         revive: bool,
         consistency: Consistency | None,
+        request: RequestMark | None,
     ) -> Entry:
         record = (await self._embeddings.embed_records([record]))[0]
         store = self._placement.topology.home(record.tier)
@@ -450,7 +462,9 @@ class Derivation:
                 if there.store is not None and (await self._is_undone(there.store, there.record, sources)):
                     continue
                 check(there.record)
+                refuse_gone(request, there)
                 return await self._made_before(there.record, to_delete)
+            refuse_gone(request, there)
             if there.tombstone is not None and not revive:
                 raise Conflict(
                     "its earlier result was deleted",

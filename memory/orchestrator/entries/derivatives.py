@@ -26,10 +26,10 @@ from memory.orchestrator.entries.relations import NOTE
 from memory.orchestrator.erasure.erasure import DELETE, UNMAKE, Erasure, Unmakes
 from memory.orchestrator.storage.collections import DERIVED_FROM, ENTRIES
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, apply_changes
-from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
+from memory.orchestrator.storage.outbox import Item, Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.requests import UNDONE, RequestMark
 from memory.orchestrator.storage.sources import (
     CONFIRM_SOURCES,
     EntrySource,
@@ -52,6 +52,9 @@ CONFIRM_NOTES = "confirm_notes"
 """The pending step of an entry after an advisor's note was stored, until the entries
 that the advisor saw have been checked to exist.
 """
+
+LOOKED_FOR = 100
+"""References to sources that one query looks for."""
 
 Stand = Callable[[str, MessageSource], Awaitable[bool]]
 """Returns whether the messages of a source exist, and none of them was erased."""
@@ -108,6 +111,7 @@ class Derivatives:
         outbox.register(CONFIRM_SOURCES, self._confirm, StepLifetime.DELETED)
         outbox.register(CONFIRM_NOTES, self._confirm_notes, StepLifetime.DELETED)
         outbox.register(UNMAKE, self._unmake)
+        outbox.register_find_idle(UNMAKE, self._without_derived)
         erasure.delete_derived = self._gone_with
 
     # -- stored ------------------------------------------------------------------------
@@ -149,7 +153,12 @@ class Derivatives:
         gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
         if gone is not None and not await self._is_confirmed(entry.key):
             await self._erasure.delete(
-                ENTRIES, entry.key, held="left", unmake="all", drops=frozenset({DELETE})
+                ENTRIES,
+                entry.key,
+                held="left",
+                unmake="all",
+                drops=frozenset({DELETE}),
+                note={UNDONE: True},
             )
             for check in checks:
                 check.gone = gone
@@ -205,11 +214,35 @@ class Derivatives:
             return DeletedEntry(1, is_complete=False)
         if expected is not None and not is_deleted:
             record = (await self._placement.locate(ENTRIES, key)).record
-            stored = None if record is None else record.version
-            raise version_conflict(f"entry {key.id}", expected, stored, key.id)
+            if record is None:
+                raise version_conflict(f"entry {key.id}", expected, None)
+            raise version_conflict(f"entry {key.id}", expected, record.version, key.id)
         return DeletedEntry(
             is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted
         )
+
+    async def delete_at(self, at: Mapping[Key, int], store: Store) -> dict[Key, DeletedEntry | Exception]:
+        """Delete entries whose home is in this store, each only at the given version.
+
+        Each is deleted as by `delete`. Only one call for a key may run at a time.
+
+        Returns:
+            For each key the result, or why the entry stays: its legal hold, or an error
+            of the store.
+        """
+        self._kept |= dict.fromkeys(at)
+        try:
+            came = await self._erasure.delete_at(ENTRIES, at, store, set(), unmake="automatic")
+        finally:
+            kept = {key: self._kept.pop(key) for key in at}
+        done: dict[Key, DeletedEntry | Exception] = {}
+        for key, one in came.items():
+            if isinstance(one, Exception):
+                done[key] = one
+                continue
+            stays = kept[key]
+            done[key] = DeletedEntry(one, sorted(set(stays or ())), is_complete=stays is not None or not one)
+        return done
 
     async def was_deleted_by(self, key: Key, request: RequestMark) -> bool:
         """Return whether an earlier call of the request has deleted the entry.
@@ -221,6 +254,22 @@ class Derivatives:
         if there.record is not None:
             noted = there.record.body.get(DELETED_BY)
         return noted == request.text
+
+    async def _without_derived(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return the items if no entry and no note names their owners, else none."""
+        for tenant in {one.owner.key.tenant for one, _ in items}:
+            references = [
+                reference
+                for one, _ in items
+                for reference in (entry_reference(one.owner.key.id), note_reference(one.owner.key.id))
+                if one.owner.key.tenant == tenant
+            ]
+            for start in range(0, len(references), LOOKED_FOR):
+                some = source_filter(*references[start : start + LOOKED_FOR])
+                async for _ in find_derived(self._placement, tenant, some):
+                    return ()
+        self._kept |= {one.owner.key: [] for one, _ in items if one.owner.key in self._kept}
+        return items
 
     async def _unmake(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Delete the entries derived from a deleted entry: all, or the automatic ones.

@@ -17,8 +17,8 @@ from memory.domain.scope import ScopeKind
 from memory.domain.time import micros
 from memory.domain.versions import version_conflict
 from memory.orchestrator.embeddings.embeddings import Embeddings
-from memory.orchestrator.entries.admission import Admission
-from memory.orchestrator.entries.writing import EntryWriter, gone_error
+from memory.orchestrator.entries.admission import Admission, NewEntry
+from memory.orchestrator.entries.writing import EntryWriter, gone_error, refuse_gone
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
@@ -45,7 +45,7 @@ from memory.orchestrator.storage.outbox import (
     write_steps,
 )
 from memory.orchestrator.storage.past_versions import kept_versions, life_of
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
@@ -278,13 +278,16 @@ class Entries:
         record = await self.live_record(tenant, entry_id, active=False)
         return [entry_of(r) for r in (*await kept_versions(self._placement, record), record)]
 
-    async def live_record(self, tenant: str, entry_id: str, *, active: bool = True) -> Record:
+    async def live_record(
+        self, tenant: str, entry_id: str, *, active: bool = True, expected: int | None = None
+    ) -> Record:
         """Return the home record of an unexpired entry.
 
         With `active`, the entry must also be in its validity window.
 
         Raises:
             NotFound: There is no such entry.
+            VersionConflict: It has another version than the expected one.
         """
         located = (
             await self._placement.locate(ENTRIES, Key(tenant, entry_id)) if ids.is_id(entry_id) else None
@@ -292,6 +295,7 @@ class Entries:
         now = self._placement.now()
         if located is None or located.record is None or is_expired(located.record, now):
             raise NotFound(entry_id)
+        check_expected_version(located.record, expected)
         if active and not is_current(located.record, now):
             raise NotFound(entry_id)
         return located.record
@@ -314,12 +318,9 @@ class Entries:
         the version that it made.
 
         Raises:
+            NotFound: There is no active entry, or a blocked source hides it.
             VersionConflict: Another version than the expected one is stored.
         """
-
-        def become(record: Record, now: datetime) -> dict[str, Any]:
-            check_expected_version(record, expected)
-            return changes
 
         if (
             request is not None
@@ -328,14 +329,21 @@ class Entries:
         ):
             return entry_of(done)
         if not changes:
-            record = await self.live_record(tenant, entry_id, active=True)
-            become(record, record.updated_at)
+            record = await self.live_record(tenant, entry_id, expected=expected)
+            await self._refuse_unseen(record)
             return entry_of(record)
         if self.trust.asks_of(changes):
-            record = await self.live_record(tenant, entry_id)
-            become(record, record.updated_at)
+            record = await self.live_record(tenant, entry_id, expected=expected)
+            await self._refuse_unseen(record)
             changes = await self.trust.let_change(tenant, record, changes)
-        entry = entry_of(await self._change(tenant, entry_id, become, consistency, request))
+
+        def become(record: Record, now: datetime) -> dict[str, Any]:
+            return changes
+
+        changed = await self._change(
+            tenant, entry_id, become, consistency, request, shows=True, expected=expected
+        )
+        entry = entry_of(changed)
         self.on_written(tenant, [entry])
         return entry
 
@@ -359,7 +367,6 @@ class Entries:
         """
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
-            check_expected_version(record, expected)
             if record.fields.get("valid_to") is not None:
                 raise NotFound(entry_id)
             start: Any = record.fields["valid_from"]
@@ -370,7 +377,7 @@ class Entries:
             return {"valid_to": when or max(start, now)}
 
         try:
-            await self._change(tenant, entry_id, ends, consistency, request)
+            await self._change(tenant, entry_id, ends, consistency, request, expected=expected)
         except NotFound:
             return False
         return True
@@ -447,7 +454,8 @@ class Entries:
 
         Raises:
             Conflict: The entry is retired, so it cannot be changed. Or the key has a
-                deleted entry, and `revive` is false. Or "keep" finds a hidden entry.
+                deleted entry, and `revive` is false. Or "keep" finds a hidden entry, or
+                "update" one that a blocked source hides.
             InvalidInput: There is no entry, and the draft has neither text nor data.
             VersionConflict: Another version than the expected one is stored.
         """
@@ -463,16 +471,14 @@ class Entries:
 
     async def _try_upsert(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
         """Try once. Returns None if another writer was faster."""
-        home = (await self._placement.locate(ENTRIES, key)).home()
-        now = self._placement.now()
-        if home is not None and (done := await self._made_version(home[0], call.request)) is not None:
-            if not await self.writer.is_shown(home[0], done):
-                raise gone_error(key.id)
+        located = await self._placement.locate(ENTRIES, key)
+        home, now = located.home(), self._placement.now()
+        if (done := await self._find_upserted(located, call.request)) is not None:
             return entry_of(done), True
         if home is not None and is_expired(home[0], now):
             if call.expected:
                 raise _mismatch(call.draft, call.expected, None)
-            await self._erasure.delete(ENTRIES, key, at=home[0].version)
+            await self.writer.free_key(home[0])
             return None
         stored = None if home is None else home[0].version
         if call.expected is not None and call.expected != (stored or 0):
@@ -485,6 +491,10 @@ class Entries:
                 f"the entry under key {call.draft.key!r} was retired: delete it first, or take another key",
                 key.id,
             )
+        if call.mode == "update" and not await self.trust.unblocked(key.tenant, [record]):
+            raise Conflict(
+                f"the entry under key {call.draft.key!r} is hidden by a blocked source", record.key.id
+            )
         if call.mode == "keep":
             await self._refuse_hidden(record, call.draft)
             return entry_of(record), True
@@ -495,10 +505,29 @@ class Entries:
         if needs_vector(record, new):
             new = (await self._embeddings.embed_records([new]))[0]
         try:
-            replaced = await self._replace(store, record, new, call.consistency)
+            replaced = await self._replace_admitted(store, record, new, call.consistency)
         except NotFound:  # its scope was erased meanwhile
             return None
         return None if replaced is None else (entry_of(replaced), False)
+
+    async def _find_upserted(self, there: LocatedRecord, request: RequestMark | None) -> Record | None:
+        """Return the version that an earlier attempt of a keyed write made.
+
+        Raises:
+            Conflict: The version may not be shown, or its entry was deleted since.
+        """
+        record = there.record
+        if record is not None and (done := await self._made_version(record, request)) is not None:
+            if not await self.writer.is_shown(record, done):
+                raise gone_error(record.key.id)
+            return done
+        refuse_gone(request, there)
+        return None
+
+    async def _refuse_unseen(self, record: Record) -> None:
+        """Raise `NotFound` for an entry that a blocked source hides."""
+        if not await self.trust.unblocked(record.key.tenant, [record]):
+            raise NotFound(record.key.id)
 
     async def _refuse_hidden(self, record: Record, draft: EntryDraft) -> None:
         if not await self.trust.visible(record.key.tenant, [record]):
@@ -586,10 +615,14 @@ class Entries:
         change: Change,
         consistency: Consistency | None = None,
         request: RequestMark | None = None,
+        *,
+        shows: bool = False,
+        expected: int | None = None,
     ) -> Record:
         """Change an entry, and retry if another writer changed it meanwhile.
 
-        If the request has changed it before, return the version that it made.
+        If the request has changed it before, return the version that it made. With
+        `shows`, the caller sees the entry, so a hidden one is not found.
 
         Raises:
             TooMuchContention: Other writers were faster until the deadline.
@@ -598,27 +631,38 @@ class Entries:
             raise NotFound(entry_id)
         key, patience = Key(tenant, entry_id), RetryDeadline(self._placement, entry_id)
         async with self._key_locks.take(ENTRIES, key, patience):
-            while (stored := await self._attempt(key, change, consistency, request)) is None:
+            while (stored := await self._attempt(key, change, consistency, request, shows, expected)) is None:
                 await patience.wait()
             return stored
 
     async def _attempt(
-        self, key: Key, change: Change, consistency: Consistency | None, request: RequestMark | None
+        self,
+        key: Key,
+        change: Change,
+        consistency: Consistency | None,
+        request: RequestMark | None,
+        shows: bool,
+        expected: int | None,
     ) -> Record | None:
         """Try a change once. Returns None if another writer was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
         if home is not None and (done := await self._made_version(home[0], request)) is not None:
             return done
-        if home is None or is_expired(home[0], now) or not is_current(home[0], now):
+        if home is None or is_expired(home[0], now):
             raise NotFound(key.id)
         record, store = home
+        if shows:
+            await self._refuse_unseen(record)
+        check_expected_version(record, expected)
+        if not is_current(record, now):
+            raise NotFound(key.id)
         changes = change(record, now)
         new = apply_changes(record, changes, version=version_at(now, record.version))
         new = with_request(new, request)
         if changes.keys() & {"content", "title", "searchable"} or new.vector != record.vector:
             new = (await self._embeddings.embed_records([new]))[0]
-        return await self._replace(store, record, new, consistency)
+        return await self._replace_admitted(store, record, new, consistency)
 
     async def _find_made(self, tenant: str, entry_id: str, request: RequestMark) -> Record | None:
         """Return the version of an entry that an earlier call of the request made.
@@ -670,6 +714,15 @@ class Entries:
         readable = {id(record) for record in shown}
         rows = [found.get(one) for one in wanted]
         return [None if row is None or id(row) not in readable else entry_of(row) for row in rows]
+
+    async def _replace_admitted(
+        self, store: Store, old: Record, new: Record, consistency: Consistency | None
+    ) -> Record | None:
+        """Write a caller's new version, if the quotas have room for a larger one."""
+        more = NewEntry.growth(old, new) if self.quotas.quotas else []
+        async with self.quotas.admit(new.key.tenant, more) as stay:
+            stay.add(new.key)
+            return await self._replace(store, old, new, consistency)
 
     async def _replace(
         self,

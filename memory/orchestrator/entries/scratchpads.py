@@ -207,8 +207,10 @@ class Scratchpads:
         ):
             yield partition.scope.partition(":")[2] or None
 
-    async def clear(self, tenant: str, agent: str | None) -> bool:
+    async def clear(self, tenant: str, agent: str | None, request: RequestMark | None = None) -> bool:
         """Clear a scratchpad. Texts that are appended meanwhile stay.
+
+        So do texts that were appended after the request began, if it is repeated.
 
         Returns:
             False if it is empty.
@@ -219,14 +221,22 @@ class Scratchpads:
         partition = Partition(tenant, scope_of(agent))
         await self._holds.refuse_partition(partition, whole=False)
         seen = await self._end(partition)
-        if seen.size == 0:
+        last = seen.place
+        if request is not None and request.repeats:
+            try:
+                await self._refuse_repeat(partition, request)
+            except _Repeated:
+                return True
+            last = (await self._end(partition, request.begun_at)).place
+        if seen.size == 0 or last <= seen.cleared:
             return False
 
         async def clear_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
-            upto = max(seen.place, end.cleared)
+            upto = max(last, end.cleared)
             return {"cleared": upto, "bytes": 0, "size": await self._size_behind(partition, upto)}
 
-        row = await self._put(partition, self._placement.nonce(), clear_fields)
+        nonce = self._placement.nonce() if request is None else request.text
+        row = await self._put(partition, nonce, clear_fields)
         await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
         return True
 
@@ -352,11 +362,12 @@ class Scratchpads:
             )
         return outcome
 
-    async def _end(self, partition: Partition) -> _ScratchpadTail:
+    async def _end(self, partition: Partition, until: datetime | None = None) -> _ScratchpadTail:
+        """Return the last row, or the last one until a moment."""
         newest = Query(
             SCRATCHPADS,
             within(partition),
-            Gt("place", 0),
+            Gt("place", 0) if until is None else And((Gt("place", 0), Le("created_at", until))),
             (Order("created_at", descending=True),),
             1,
             select=_TOLD,

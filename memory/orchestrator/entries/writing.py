@@ -16,7 +16,9 @@ from memory.orchestrator.erasure.erasure import EXPIRED, Erasure
 from memory.orchestrator.storage.collections import DIGEST, ENTRIES, SEQUENCE
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
 from memory.orchestrator.storage.entry_records import (
+    KEY,
     REQUEST,
+    WRITTEN_AS,
     apply_draft,
     entry_of,
     record_of,
@@ -28,7 +30,7 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import BORN_IN, kept_versions
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
-from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.requests import CREATED_OVER, MADE_BY, UNDONE, RequestMark
 from memory.orchestrator.storage.sources import CONFIRMS, tracked_source, with_sources
 from memory.orchestrator.storage.versions import CLOCK_SKEW, version_at
 from memory.orchestrator.trust.trust import Trust
@@ -321,9 +323,11 @@ class EntryWriter:
         """Resolve a keyed draft whose key has an entry, or had one.
 
         An expired entry counts as absent: it is deleted, and the draft is written. One
-        under legal hold is a conflict.
+        under legal hold is a conflict. So is an entry that an earlier attempt of the
+        request may have written, and that was deleted since.
         """
         try:
+            refuse_gone(one.request, there)
             left = await self.delete_expired(one, there)
             if left is not there:
                 self._begin_now(one)
@@ -335,9 +339,6 @@ class EntryWriter:
                 one.entry = await self._replay_write(one, there)
         except Conflict as conflict:
             one.conflict = conflict
-        except LegalHoldActive as held:
-            problem = f"key {one.draft.key!r} has an expired entry {held}"
-            one.conflict = Conflict(problem, one.record.key.id)
 
     def _begin_now(self, one: PendingEntry) -> None:
         """Let the entry begin after the one that was deleted for it."""
@@ -364,7 +365,7 @@ class EntryWriter:
             What is under the key now.
 
         Raises:
-            LegalHoldActive: The expired entry is under legal hold.
+            Conflict: The expired entry is under legal hold.
         """
         draft, record = one.draft, there.record
         if draft.address is None or isinstance(draft, ImportedDraft) or record is None:
@@ -373,8 +374,20 @@ class EntryWriter:
             return there
         if one.request is not None and record.body.get(REQUEST) == one.request.text:
             return there
-        await self._erasure.delete(ENTRIES, record.key, at=record.version)
+        await self.free_key(record)
         return await self._placement.locate(ENTRIES, record.key)
+
+    async def free_key(self, expired: Record) -> None:
+        """Delete an expired entry, whose key counts as free.
+
+        Raises:
+            Conflict: The entry is under legal hold.
+        """
+        try:
+            await self._erasure.delete(ENTRIES, expired.key, at=expired.version)
+        except LegalHoldActive as held:
+            problem = f"key {expired.body.get(KEY)!r} has an expired entry {held}"
+            raise Conflict(problem, expired.key.id) from None
 
     async def _replay_write(self, one: PendingEntry, there: LocatedRecord) -> Entry:
         """Return the first result of a keyed write: the entry as first stored.
@@ -442,7 +455,7 @@ def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
 
     None if the draft is a repeat of it.
     """
-    if stands.fields.get(DIGEST) == one.record.fields[DIGEST]:
+    if one.record.fields[DIGEST] in (stands.fields.get(DIGEST), stands.body.get(WRITTEN_AS)):
         return None
     if one.draft.key is None:
         return None  # its id derives from all that the request asks for
@@ -461,6 +474,26 @@ def gone_error(entry_id: str) -> Conflict:
         f"entry {entry_id}, which this request has written, was deleted, has expired or is hidden. Use a new"
         " request_id to write another entry"
     )
+
+
+def refuse_gone(request: RequestMark | None, there: LocatedRecord) -> None:
+    """Raise `Conflict` if a repeat would store again what was deleted since.
+
+    Of an expired entry, the tombstone says which request had written it.
+    """
+    tombstone, record = there.tombstone, there.record
+    if request is None or (tombstone is None and record is None):
+        return
+    if record is not None:
+        gone = int(str(record.body.get(CREATED_OVER, 0)))
+        is_own = record.body.get(REQUEST) == request.text
+        if not is_own and request.may_have_made(gone):
+            raise gone_error(record.key.id)
+    elif tombstone is not None and request.may_have_made(tombstone.version):
+        if UNDONE in tombstone.note:
+            return
+        if EXPIRED not in tombstone.note or tombstone.note.get(MADE_BY) == request.text:
+            raise gone_error(tombstone.key.id)
 
 
 def _was_deleted(one: PendingEntry, when: datetime) -> str:

@@ -33,7 +33,14 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.cache import Cache
-from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
+from memory.orchestrator.storage.collections import (
+    ARTIFACTS,
+    DOCUMENTS,
+    ENTRIES,
+    ENTRY_VERSIONS,
+    OPERATIONS,
+)
+from memory.orchestrator.storage.entry_records import REQUEST
 from memory.orchestrator.storage.generations import (
     BEFORE,
     OPERATIONS_SCOPE,
@@ -55,6 +62,7 @@ from memory.orchestrator.storage.outbox import (
     pending_versions,
 )
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import MADE_BY
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
@@ -223,6 +231,8 @@ class Erasure:
         store: Store,
         away: set[str],
         hold: LeaseCheck | None = None,
+        *,
+        unmake: Unmakes | None = None,
     ) -> dict[Key, Came]:
         """Delete records whose home is in this store, each only at the given version.
 
@@ -232,13 +242,14 @@ class Erasure:
         Args:
             away: As in `Outbox.finish_all`.
             hold: Awaited with the number of records to delete, even if it is 0.
+            unmake: Which derived entries are deleted with each record.
 
         Returns:
             For each key, whether it was deleted, or the error: the store refused, or
             the record is under legal hold.
         """
         try:
-            return await self._delete_at(collection, at, store, away, hold)
+            return await self._delete_at(collection, at, store, away, hold, unmake)
         except StoreError as error:
             if isinstance(error, StoreUnavailable):
                 raise
@@ -246,7 +257,7 @@ class Erasure:
                 return dict.fromkeys(at, error)
         came: dict[Key, Came] = {}
         for key, version in at.items():
-            came |= await self.delete_at(collection, {key: version}, store, away, hold)
+            came |= await self.delete_at(collection, {key: version}, store, away, hold, unmake=unmake)
         return came
 
     async def _delete_at(
@@ -256,6 +267,7 @@ class Erasure:
         store: Store,
         away: set[str],
         hold: LeaseCheck | None,
+        unmake: Unmakes | None,
     ) -> dict[Key, Came]:
         with step("delete.read"):
             found = await store.get(collection, list(at))
@@ -281,11 +293,17 @@ class Erasure:
             self.deletion(collection, record, store, self._placement.next_version(record.version))
             for record in going
         ]
+        if unmake is not None:
+            deletions = [
+                replace(one, owed=(*one.owed, *unmakes(unmake)), discard_at=None) for one in deletions
+            ]
         outcomes = await self._placement.write("delete.home", store, *deletions)
         gone = [deletion for deletion, outcome in zip(deletions, outcomes, strict=True) if outcome.applied]
         tombstones = [Tombstone(deletion.key, deletion.version, deletion.owed) for deletion in gone]
         await self._outbox.finish_all(
-            [OutboxRecord(collection, store, tombstone) for tombstone in tombstones], away
+            [OutboxRecord(collection, store, tombstone) for tombstone in tombstones],
+            away,
+            mostly_idle=unmake is not None,
         )
         refusals = (
             (deletion.key, rejection_error(store, outcome))
@@ -355,7 +373,7 @@ class Erasure:
             owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),
             settles=self._outbox.completed_steps(StepLifetime.DELETED),
-            note={EXPIRED: True} if is_expired(record, self._placement.now()) else {},
+            note=_note_of(record) if is_expired(record, self._placement.now()) else {},
         )
 
     async def _delete_unreadable(
@@ -612,7 +630,11 @@ class Erasure:
                 if kind.movable and not cache
                 else []
             )
-            has_copies = kind.movable or kind.replicated  # in other kinds every row is a home
+            has_copies = (  # in other kinds every row is a home
+                kind.movable
+                or kind.replicated
+                or (collection is ARTIFACTS and self._placement.holds_window_copies(store))
+            )
             at_home = await self._leave_tombstones(
                 store, kind, [partition], older, HOMES if has_copies else frozenset(Role), version
             )
@@ -861,6 +883,11 @@ class Erasure:
         return [row async for page in pages for row in page.records if isinstance(row, Record)]
 
 
+def _note_of(expired: Record) -> dict[str, JsonValue]:
+    """Return the note of the tombstone of an expired record."""
+    return {EXPIRED: True} | ({MADE_BY: expired.body[REQUEST]} if REQUEST in expired.body else {})
+
+
 def unmakes(mode: Unmakes | None) -> tuple[PendingStep, ...]:
     """Return the step of a deletion that deletes entries derived from the record."""
     return () if mode is None else (PendingStep(UNMAKE, UNMAKE, {"mode": mode}),)
@@ -868,6 +895,10 @@ def unmakes(mode: Unmakes | None) -> tuple[PendingStep, ...]:
 
 def entries_of(erased: Erased) -> int:
     return sum(count for (collection, _), count in erased.items() if collection == ENTRIES.name)
+
+
+def documents_of(erased: Erased) -> int:
+    return sum(count for (collection, _), count in erased.items() if collection == DOCUMENTS.name)
 
 
 def _asked_of(operation: Record) -> tuple[Partition, int]:

@@ -9,6 +9,7 @@ A hold does not save records whose deletion had begun before it was placed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from memory.domain import ids
@@ -50,10 +51,14 @@ class LegalHoldRecords:
         said = await self._change(tenant, hold.over, hold.of, entry_scope, add_hold)
         return next(one for one in _holds_of(said) if one.name == hold.name)
 
-    async def release(self, tenant: str, name: str) -> list[LegalHold]:
-        """Release all holds of this name and return them."""
+    async def release(self, tenant: str, name: str, until: datetime | None = None) -> list[LegalHold]:
+        """Release all holds of this name and return them.
+
+        With `until`, those stay that were placed after this moment.
+        """
         released: list[LegalHold] = []
-        for hold in [hold for hold in await self.all(tenant) if hold.name == name]:
+        named = [hold for hold in await self.all(tenant) if hold.name == name]
+        for hold in [hold for hold in named if until is None or hold.placed_at <= until]:
             await self._change(
                 tenant,
                 hold.over,

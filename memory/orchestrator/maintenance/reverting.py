@@ -108,14 +108,21 @@ class SourceReverter:
         )
 
     async def run(
-        self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
+        self,
+        tenant: str,
+        origins: Sequence[str],
+        *,
+        since: datetime | None,
+        erase: bool,
+        derived: bool,
+        until: datetime | None = None,
     ) -> RevertReport:
-        """Revert everything that these origins have written until now.
+        """Revert everything that these origins have written until a moment, or now.
 
         If a store fails, the call raises, and a sweep does the rest.
         """
         wanted, store, now = (
-            self._revert_request(origins, since, erase, derived),
+            self._revert_request(origins, since, erase, derived, until),
             self._placement.topology.archive,
             self._placement.now(),
         )
@@ -169,12 +176,17 @@ class SourceReverter:
         await self._placement.write_one("take_back.end", self._placement.topology.archive, gone)
 
     def _revert_request(
-        self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool
+        self,
+        origins: Sequence[str],
+        since: datetime | None,
+        erase: bool,
+        derived: bool,
+        until: datetime | None = None,
     ) -> RevertRequest:
         return RevertRequest(
             tuple(origins),
             0 if since is None else micros(since),
-            self._placement.next_version(),
+            self._placement.next_version() if until is None else micros(until),
             erase,
             derived,
         )

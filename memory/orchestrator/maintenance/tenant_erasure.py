@@ -20,7 +20,7 @@ from memory.domain.scope import Subtree
 from memory.domain.session import ErasedScope, ErasedTenant
 from memory.orchestrator.conversations.sessions import SessionRecords, is_of_before
 from memory.orchestrator.erasure.erasure import Erased, Erasure
-from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS, SESSIONS, SYSTEM_TENANT
+from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, OPERATIONS, SESSIONS, SYSTEM_TENANT
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import is_older
@@ -88,7 +88,8 @@ class TenantErasure:
     async def erase_subtree(self, tenant: str, subtree: Subtree) -> ErasedScope:
         """Erase everything that a subtree has now; see `_erase_place`."""
         done = await self._erase_place(Under(tenant, (subtree.prefix,)))
-        return ErasedScope(sum(done.records.get(ENTRIES.name, {}).values()), scopes=done.scopes)
+        entries, documents = (sum(done.records.get(c.name, {}).values()) for c in (ENTRIES, DOCUMENTS))
+        return ErasedScope(entries, documents=documents, scopes=done.scopes)
 
     async def scopes_of(self, tenant: str, subtree: Subtree) -> AsyncIterator[str]:
         """Yield the scopes of a subtree that have data, in order.

@@ -186,7 +186,8 @@ ARTIFACTS = Collection(
     ),
 )
 """Data that is too large for one row: chunks of messages' texts and of artifacts. Each
-upload of a text that is under way has a record as well.
+upload of a text that is under way has a record as well. A store of the short tier that
+has no sessions holds copies of their windows here (see `window_copies.py`).
 """
 
 MANIFESTS = Collection(
@@ -298,6 +299,7 @@ DOCUMENTS = Collection(
         Field("upload", FieldType.TEXT),  # the chunks of a large value
         Field("chunks", FieldType.INTEGER),
         Field("lifetime", FieldType.INTEGER),  # microseconds for which each read keeps it
+        Field("has_nul", FieldType.BOOLEAN),  # true if a text in the value has one
     ),
     orders=("key",),
 )

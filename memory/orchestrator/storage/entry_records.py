@@ -50,6 +50,10 @@ DELETED_BY = "deleted_by"
 """In the body of a record that was born over a tombstone: the mark of the request that
 deleted the life before.
 """
+WRITTEN_AS = "written_as"
+"""In the body of an imported record with a key: the digest of the write that made the
+entry in the exporting store. So that write can be repeated here too.
+"""
 KEY = "key"
 """In the body of a record: the key that its writer gave it."""
 DATA = "data"
@@ -169,6 +173,8 @@ def record_of(
         )
         compacted_from_ids = None if draft.compacted_from_ids is None else list(draft.compacted_from_ids)
         contributors = None if draft.contributors is None else [c.model_dump() for c in draft.contributors]
+        if draft.named is not None and draft.written_as is not None:
+            body[WRITTEN_AS] = draft.written_as
     if compacted_from_ids is not None:
         body["compacted_from_ids"] = compacted_from_ids
     if contributors is not None:

@@ -20,6 +20,7 @@ from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import BORN_IN, LIFE
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
+from memory.orchestrator.storage.requests import CREATED_OVER, UNDONE
 from memory.orchestrator.storage.steps import step
 from memory.ports.record import Record, Role, Tombstone
 from memory.ports.store import Store
@@ -72,6 +73,7 @@ class IdReuse:
             body={
                 **record.body,
                 LIFE: version,
+                **({} if UNDONE in tombstone.note else {CREATED_OVER: tombstone.version}),
                 **({BORN_IN: tier} if tier != record.tier else {}),
                 **({DELETED_BY: tombstone.note[REQUEST]} if REQUEST in tombstone.note else {}),
             },

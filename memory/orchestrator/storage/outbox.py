@@ -36,7 +36,7 @@ from memory.orchestrator.storage.topology import refuse_away
 from memory.orchestrator.storage.versions import version_key
 from memory.ports import codec
 from memory.ports.collections import Collection
-from memory.ports.query import Eq, Lt, Or, Query, Tenant, all_of
+from memory.ports.query import Eq, In, Lt, Or, Query, Tenant, all_of
 from memory.ports.record import Corrupt, JsonValue, Key, Mark, PendingStep, Record, Role, Standing, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Status
@@ -113,6 +113,8 @@ class StepFailure:
 
 
 Item: TypeAlias = tuple[OutboxRecord, PendingStep]
+Idle: TypeAlias = tuple[OutboxRecord, str]
+"""An owner, and the id of its step that has nothing to do."""
 T = TypeVar("T")
 Came: TypeAlias = "bool | Exception"
 """The result of a step. True: done, or no longer due. False: not yet; another attempt
@@ -121,6 +123,8 @@ will show. An exception: the reason why it cannot be done.
 Handler: TypeAlias = Callable[[OutboxRecord, PendingStep], Awaitable[bool]]
 Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
 """Carries out a step of several owners in one call."""
+FindIdle: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Item]]]
+"""Returns the items whose step has nothing to do, by few calls for all of them."""
 Delivery: TypeAlias = Put | Delete | Annotate
 
 
@@ -134,6 +138,7 @@ class Outbox:
         self._problems: OrderedDict[tuple[str, Key, str], tuple[OutboxRecord, StepFailure]] = OrderedDict()
         self._handlers: dict[str, Handler] = {}
         self._together: dict[str, Together] = {}
+        self._find_idle: dict[str, FindIdle] = {}
         self._last: set[str] = set()
         self._until = {
             REPLICA: StepLifetime.EDITED,
@@ -141,6 +146,7 @@ class Outbox:
             ARRIVAL: StepLifetime.DELETED,
         }
         self.register(ERASE, self._erase)
+        self.register_find_idle(ERASE, self._without_children)
 
     def register(self, name: str, handler: Handler, until: StepLifetime = StepLifetime.ERASED) -> None:
         """Register the handler of the steps with this name, and their lifetime.
@@ -172,6 +178,10 @@ class Outbox:
             self._last.add(name)
         self._together[name] = handler
         self._until[name] = until
+
+    def register_find_idle(self, name: str, find_idle: FindIdle) -> None:
+        """Register how to find steps with nothing to do; see `finish_all`."""
+        self._find_idle[name] = find_idle
 
     def remaining_steps(self, owner: Standing, past: StepLifetime) -> tuple[PendingStep, ...]:
         """Return the steps that are still pending after this event of the owner."""
@@ -244,7 +254,12 @@ class Outbox:
         await self._settle([(pending, steps)], set())
 
     async def finish_all(
-        self, pending: Sequence[OutboxRecord], away: set[str] | None = None, *, only: str | None = None
+        self,
+        pending: Sequence[OutboxRecord],
+        away: set[str] | None = None,
+        *,
+        only: str | None = None,
+        mostly_idle: bool = False,
     ) -> list[tuple[PendingStep, ...]]:
         """Carry out the pending steps of these owners, and remove the done ones.
 
@@ -255,27 +270,50 @@ class Outbox:
             away: Stores that did not answer lately. Steps that would wait for one of
                 them again are left. Stores that fail now are added.
             only: Carry out only the steps of this name.
+            mostly_idle: Look first, for all owners at once, which steps have nothing to
+                do.
 
         Returns:
             For each owner, the steps that stay pending.
         """
         away = set() if away is None else away
         items = [(one, owed) for one in pending for owed in one.owner.owed if only in (None, owed.step)]
-        done = await self._finish_some([item for item in items if item[1].step not in self._last], away)
+        idle = await self._idle_items(items, away) if mostly_idle and len(pending) > 1 else frozenset[Idle]()
+        done = await self._finish_some([item for item in items if item[1].step not in self._last], away, idle)
         for one, steps in (
-            await self._finish_some([item for item in items if item[1].step in self._last], away)
+            await self._finish_some([item for item in items if item[1].step in self._last], away, idle)
         ).items():
             done.setdefault(one, []).extend(steps)
         return [tuple(owed for owed in one.owner.owed if owed not in done.get(one, ())) for one in pending]
 
+    async def _idle_items(self, items: Sequence[Item], away: set[str]) -> frozenset[Idle]:
+        """Return the items whose step has nothing to do, as far as that is known."""
+        idle: set[Idle] = set()
+        for name, find in self._find_idle.items():
+            some = [item for item in items if item[1].step == name]
+            try:
+                idle |= {(one, owed.id) for one, owed in (await find(some) if some else ())}
+            except StoreUnavailable as error:
+                away.add(error.store)
+            except StoreError as error:
+                log.info("steps of %s are tried one by one: %s", name, error)
+        return frozenset(idle)
+
     async def _finish_some(
-        self, some: Sequence[Item], away: set[str]
+        self, some: Sequence[Item], away: set[str], idle: frozenset[Idle]
     ) -> dict[OutboxRecord, list[PendingStep]]:
-        """Return the steps that were carried out and removed."""
+        """Return the steps that were carried out and removed.
+
+        Those that are `idle` are only removed.
+        """
         routes: dict[object, list[Item]] = {}
-        for one, owed in some:
-            routes.setdefault(self._route(one, owed), []).append((one, owed))
         done: dict[OutboxRecord, list[PendingStep]] = {}
+        for one, owed in some:
+            if (one, owed.id) in idle:
+                self._note(one, owed, True)
+                done.setdefault(one, []).append(owed)
+            else:
+                routes.setdefault(self._route(one, owed), []).append((one, owed))
         for items in routes.values():
             for (one, owed), came in zip(items, await self._each(items, self._carry_out, away), strict=True):
                 self._note(one, owed, came)
@@ -382,16 +420,41 @@ class Outbox:
             await self._placement.write(DELIVERIES.get(name, DELIVER), target, *sent) if sent else ()
         )
         came: list[Came] = []
-        for (pending, _), write in zip(items, writes, strict=True):
+        for (pending, owed), write in zip(items, writes, strict=True):
             try:
-                came.append(
-                    write
-                    if isinstance(write, bool)
-                    else await self.is_settled(pending, target, write, next(outcomes), away)
-                )
+                if isinstance(write, bool):
+                    came.append(write)
+                    continue
+                outcome = next(outcomes)
+                done = await self.is_settled(pending, target, write, outcome, away)
+                if not done and outcome.status is Status.REJECTED:
+                    done = await self._deliver_restamped(name, target, pending, owed, away)
+                came.append(done)
             except Exception as error:  # noqa: BLE001 - of one delivery
                 came.append(error)
         return came
+
+    async def _deliver_restamped(
+        self, name: str, target: Store, pending: OutboxRecord, owed: PendingStep, away: set[str]
+    ) -> bool:
+        """Deliver once more, if the owner has got the generation of the target since.
+
+        Otherwise a search would miss the entry until a sweep delivers it.
+        """
+        now = (await self._placement.locate(pending.collection, pending.owner.key)).record
+        owner = pending.owner
+        if not isinstance(owner, Record) or now is None or now.version != owner.version:
+            return False
+        if now.generation == owner.generation:
+            return False
+        again = replace(pending, owner=replace(owner, generation=now.generation))
+        write = self._write(again, owed)
+        if isinstance(write, bool):
+            return write
+        (outcome,) = await self._placement.write(DELIVERIES.get(name, DELIVER), target, write)
+        return outcome.status is not Status.REJECTED and await self.is_settled(
+            again, target, write, outcome, away
+        )
 
     def _write(self, pending: OutboxRecord, owed: PendingStep) -> Delivery | bool:
         """Return the write of a delivery.
@@ -474,6 +537,27 @@ class Outbox:
 
     async def _erase(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         return await self.erase(pending, owed.data)
+
+    async def _without_children(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return the items whose owners have no records that refer to them."""
+        groups: dict[tuple[str, str, tuple[str, ...]], list[Item]] = {}
+        for one, owed in items:
+            if not owed.data.get("versions"):  # otherwise the chain of versions is followed
+                name = one.owner.key.tenant, owed.data["collection"], tuple(owed.data["fields"])
+                groups.setdefault(name, []).append((one, owed))
+        idle: list[Item] = []
+        for (tenant, collection, fields), some in groups.items():
+            owners = tuple(one.owner.key.id for one, _ in some)
+            query = Query(
+                self._placement.kinds.by_name(collection),
+                Tenant(tenant),
+                filter=Or(tuple(In(field, owners) for field in fields)),
+                limit=1,
+                select=frozenset(),
+            )
+            page = await self._placement.page("hanging.find", self._placement.topology.archive, query)
+            idle += [] if page.heads or page.corrupt else some
+        return idle
 
     async def erase_children(self, collection: Collection, key: Key) -> None:
         """Delete the children of a record, by all fields that refer to it."""

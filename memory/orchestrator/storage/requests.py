@@ -26,7 +26,7 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.versions import CLOCK_SKEW, version_at
 from memory.policies.visibility import is_expired
 from memory.ports.query import Has, Query, within
-from memory.ports.record import Corrupt, Key, Partition, Record
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Stored, Tombstone
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, When
 
 log = logging.getLogger(__name__)
@@ -35,8 +35,19 @@ T = TypeVar("T")
 REQUESTS_SCOPE = "requests"
 BEGUN, DONE = "begun", "done"
 MADE_BY, MOST_MARKS = "requests", 32
-"""In the body of a session's record: the marks of the last requests that created or
-changed it. It keeps no earlier versions.
+"""In the body of a session's, a task's or a run's record, and in the data of a message:
+the marks of the last requests that created or changed it. These records keep no earlier
+versions.
+"""
+CREATED_OVER = "created_over"
+"""In the body of a session or document whose id a deleted one had: the version of the
+deletion.
+"""
+ERASED = "erased"
+"""In the note of a request's tombstone: what the request was about was erased."""
+UNDONE = "undone"
+"""In the note of a tombstone: the record was not confirmed, and the call that made it
+failed. So the call can be repeated.
 """
 KEPT = timedelta(hours=24)
 """How long a request id is known."""
@@ -54,6 +65,8 @@ class Request:
     """The SHA-256 of all that the call asks for."""
     about: tuple[str, ...]
     """The digests of the partitions that it is about; see `partition_mark`."""
+    caller: str = ""
+    """The restricted view that makes the call; its request ids are its own."""
 
     @classmethod
     def of(
@@ -67,8 +80,17 @@ class Request:
     @property
     def mark(self) -> str:
         """The text of the request's mark; see `RequestMark`."""
-        named = json.dumps([self.operation, self.request_id, self.digest])
+        named = json.dumps([self.operation, self.request_id, self.digest, *self._of_caller])
         return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+    @property
+    def record_name(self) -> tuple[str, ...]:
+        """The texts from which the id of the request's record derives."""
+        return (self.operation, self.request_id, *self._of_caller)
+
+    @property
+    def _of_caller(self) -> tuple[str, ...]:
+        return (self.caller,) if self.caller else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,13 @@ class RequestMark:
         """When the request began. All attempts of it have the same moment."""
         return moment(self.since) + CLOCK_SKEW
 
+    def may_have_made(self, gone_at: int) -> bool:
+        """Return whether an earlier attempt may have made a thing that is deleted.
+
+        `gone_at` is the version of its deletion.
+        """
+        return self.repeats and gone_at > micros(self.begun_at)
+
     def part(self, number: int) -> RequestMark:
         """Return the mark of one of several things that the request stores."""
         return replace(self, text=f"{self.text}:{number}")
@@ -103,6 +132,17 @@ class BegunRequest:
     """The noted result of an earlier attempt; None if there is none."""
 
 
+class DeletedSince(Conflict):
+    """The result of the first attempt may be deleted, and a repeat would restore it."""
+
+
+def deleted_since(what: str) -> DeletedSince:
+    """Return the conflict of a repeat that would store a deleted thing again."""
+    return DeletedSince(
+        f"{what} was deleted after this request began. Use a new request_id to store it again"
+    )
+
+
 class Requests:
     """The records of requests."""
 
@@ -116,7 +156,7 @@ class Requests:
             Conflict: Another request was made under the id.
         """
         archive, stands = self._placement.topology.archive, 0
-        key = Key(tenant, ids.derived_id(tenant, REQUESTS_SCOPE, request.operation, request.request_id))
+        key = Key(tenant, ids.derived_id(tenant, REQUESTS_SCOPE, *request.record_name))
         patience = RetryDeadline(self._placement, key.id)
         when: When = Absent()
         while True:
@@ -146,6 +186,8 @@ class Requests:
                         " each request, and the same id only to repeat one"
                     )
                 return BegunRequest(there, _mark(request, there, repeats=True), there.body.get("result"))
+            if isinstance(there, Tombstone) and ERASED in there.note and moment(there.version) > now - KEPT:
+                raise deleted_since(f"the result of request_id {request.request_id!r}")
             when = (
                 Newer()
                 if isinstance(there, Corrupt)  # it is lost, and no call fails for that
@@ -183,6 +225,36 @@ class Requests:
         await self.finish(begun, note(done))
         return done
 
+    async def once_marked(
+        self,
+        tenant: str,
+        request: Request | None,
+        work: Callable[[RequestMark | None], Awaitable[T]],
+        unchanged: T,
+    ) -> T:
+        """Do a call that leaves its mark wherever it changes anything.
+
+        A repeat does the work again, which then finds the mark. After a call that
+        changed nothing, a repeat does nothing.
+
+        Args:
+            work: Does the call. With the mark of a repeat, it first looks for what an
+                earlier attempt has stored.
+            unchanged: The result of a call that changed nothing.
+
+        Raises:
+            Conflict: Another request was made under the id.
+        """
+        if request is None:
+            return await work(None)
+        begun = await self.begin(tenant, request)
+        if begun.result is not None and not begun.result["changed"]:
+            return unchanged
+        done = await work(begun.mark)
+        if begun.result is None:
+            await self.finish(begun, {"changed": done != unchanged})
+        return done
+
     async def finish(self, begun: BegunRequest, result: Mapping[str, Any]) -> None:
         """Note the result of a request. The call has its answer even if this fails."""
         text = json.dumps(result)
@@ -205,7 +277,11 @@ class Requests:
             log.warning("the result of request %s was not noted: %s", before.key.id, error)
 
     async def forget(self, partition: Partition, generation: int) -> None:
-        """Delete the records about an erased partition."""
+        """Delete the records about an erased partition.
+
+        Their tombstones make a repeat fail, so that it does not store again what was
+        erased.
+        """
         archive = self._placement.topology.archive
         query = Query(
             REQUESTS,
@@ -221,7 +297,8 @@ class Requests:
                     head.key,
                     version=self._placement.next_version(head.version),
                     when=AtVersion(head.version),
-                    discard_at=self._placement.tombstone_until(),
+                    note={ERASED: True},
+                    discard_at=max(self._placement.tombstone_until(), self._placement.now() + KEPT),
                 )
                 for head in page.heads
             ]
@@ -229,16 +306,32 @@ class Requests:
                 await self._placement.write("request.forget", archive, *gone)
 
 
+def marks_of(record: Record) -> list[str]:
+    """Return the marks of the last requests that created or changed a record."""
+    marks: Any = record.body.get(MADE_BY, ())
+    return list(marks)
+
+
 def was_made_by(record: Record, request: RequestMark) -> bool:
     """Return whether the request has created or changed a record that keeps marks."""
-    marks: Any = record.body.get(MADE_BY, ())
-    return request.text in marks
+    return request.text in marks_of(record)
 
 
 def marks_with(record: Record, request: RequestMark) -> list[str]:
     """Return the latest marks of a record, and that of the request."""
-    marks: Any = record.body.get(MADE_BY, ())
-    return [*marks, request.text][-MOST_MARKS:]
+    return [*marks_of(record), request.text][-MOST_MARKS:]
+
+
+def with_marks(record: Record, there: Stored | None, request: RequestMark | None) -> Record:
+    """Return the record with the marks of the one that it replaces, and a new one."""
+    marks = marks_of(there) if isinstance(there, Record) else []
+    marks = marks if request is None else [*marks, request.text][-MOST_MARKS:]
+    return replace(record, body={**record.body, MADE_BY: list[JsonValue](marks)}) if marks else record
+
+
+def is_later(created_at: datetime, request: RequestMark | None) -> bool:
+    """Return whether a thing was created after the request that is repeated began."""
+    return request is not None and request.repeats and created_at > request.begun_at
 
 
 def with_made_by(record: Record, request: RequestMark) -> Record:

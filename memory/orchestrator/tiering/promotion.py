@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from memory.domain.entry import Entry
 from memory.domain.errors import (
@@ -82,6 +82,17 @@ class PromotionReport(ResultMixin):
     waiting: list[str] = field(default_factory=list)
     derived: list[str] = field(default_factory=list)
     copied: list[CopiedEntry] = field(default_factory=list)
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> PromotionReport:
+        """Return the report from the result of `to_dict`."""
+        return cls(
+            moved=[MovedEntry(**one) for one in said["moved"]],
+            kept=[KeptEntry(**one) for one in said["kept"]],
+            waiting=list(said["waiting"]),
+            derived=list(said["derived"]),
+            copied=[CopiedEntry(**one) for one in said["copied"]],
+        )
 
 
 UserOf: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]

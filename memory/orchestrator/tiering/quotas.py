@@ -173,7 +173,7 @@ class Quotas:
         found: dict[QuotaScope, list[NewEntry]] = {}
         for quota in self.quotas:
             for one in new_entries:
-                if quota.is_for(tenant, one.scope):
+                if quota.is_for(tenant, one.scope) and (one.is_new or quota.measure != "entries"):
                     counted = quota.under or (one.scope if quota.per == "scope" else "")
                     found.setdefault(QuotaScope(quota, tenant, counted), []).append(one)
         return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))

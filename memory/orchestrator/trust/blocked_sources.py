@@ -93,13 +93,20 @@ class BlockedSources:
         await self._change(tenant, with_them)
         return list(sources)
 
-    async def unblock(self, tenant: str, origins: Sequence[str]) -> list[BlockedSource]:
-        """Unblock these origins; return those that were blocked."""
+    async def unblock(
+        self, tenant: str, origins: Sequence[str], until: datetime | None = None
+    ) -> list[BlockedSource]:
+        """Unblock these origins; return those that were blocked.
+
+        With `until`, those stay that were blocked after this moment.
+        """
         unblocked: list[BlockedSource] = []
 
         def without(said: Said) -> Said:
-            unblocked[:] = [_source(origin, said[origin]) for origin in origins if origin in said]
-            return {origin: how for origin, how in said.items() if origin not in origins}
+            named = [_source(origin, said[origin]) for origin in origins if origin in said]
+            unblocked[:] = [one for one in named if until is None or one.blocked_at <= until]
+            gone = {one.origin for one in unblocked}
+            return {origin: how for origin, how in said.items() if origin not in gone}
 
         await self._change(tenant, without)
         return unblocked

@@ -124,14 +124,19 @@ class Trust:
 
         A record without origins is only checked by the recall gate.
         """
-        if any(all_in(record.fields) for record in records):
-            trusted = condition(visible(await self.blocked_sources.load(tenant)))
-            records = [record for record in records if trusted(record)]
+        records = await self.unblocked(tenant, records)
         return [
             record
             for record, is_shown in zip(records, await self.readable_flags(records), strict=True)
             if is_shown
         ]
+
+    async def unblocked(self, tenant: str, records: Sequence[Record]) -> Sequence[Record]:
+        """Return the records that no blocked source hides."""
+        if any(all_in(record.fields) for record in records):
+            trusted = condition(visible(await self.blocked_sources.load(tenant)))
+            return [record for record in records if trusted(record)]
+        return records
 
     async def readable_flags(self, records: Sequence[Record]) -> list[bool]:
         """Return which of the records the recall gate lets through."""

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory.policies.entry_query import EntryQuery
+from memory.policies.entry_query import EntryQuery, SearchMode
 from memory.policies.question import Question
 from memory.policies.ranking.boosts import boost_multipliers
 from memory.policies.ranking.relevance import EmbedderScale, Relevance, relevance
-from memory.policies.ranking.score import ScoredPool, Scores, score
+from memory.policies.ranking.score import ScoredPool, Scores, score, score_nearness
 from memory.ports.candidates import CandidateColumns
 
 SHOWN_FROM = 0.001
@@ -112,28 +112,41 @@ def rank(
     The pool counts the words of the question's stems. Rows that are `alone` answer by
     their own text; other rows also by their neighbours' texts. `scale` is None for an
     embedder without calibration.
+
+    If the caller's vector is all that counts, every row with a vector answers.
     """
     then = asked.as_of or asked.known_at or now
-    scored = score(question if asked.mode != "semantic" else replace(question, text=""), pool, near, then)
+    by_vector = near is not None and asked.is_by_vector_alone(question.text)
+    if near is not None and by_vector:
+        scored = score_nearness(pool, near)
+    else:
+        words = question if asked.mode != "semantic" else replace(question, text="")
+        scored = score(words, pool, near, then)
     multipliers = dict(boost_multipliers(question, pool, asked.preferred, then))
     order = scored.score
     for by in multipliers.values():
         order = order * by
-    terms = scored.terms
-    own = pool.counts.sum(axis=1)
-    telling = {
-        "hybrid": np.where(alone, own + terms["own_semantic"], terms["lexical"] + terms["semantic"]),
-        "lexical": own,
-        "semantic": terms["own_semantic"],
-    }[asked.mode]
     return RankedPool(
         tuple(pool.ids),
         scored,
         multipliers,
         order,
-        telling > 0,
+        scored.evidence.has_vector if by_vector else _answers(pool, scored, asked.mode, alone),
         relevance(scored.evidence, asked.mode, near, scale),
     )
+
+
+def _answers(
+    pool: CandidateColumns, scored: ScoredPool, mode: SearchMode, alone: bool | Sequence[bool]
+) -> npt.NDArray[np.bool_]:
+    """Return which rows answer the question at all."""
+    terms, own = scored.terms, pool.counts.sum(axis=1)
+    telling = {
+        "hybrid": np.where(alone, own + terms["own_semantic"], terms["lexical"] + terms["semantic"]),
+        "lexical": own,
+        "semantic": terms["own_semantic"],
+    }[mode]
+    return np.asarray(telling > 0)
 
 
 def _rank(values: Scores, row: int) -> int | None:

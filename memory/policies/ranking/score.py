@@ -8,6 +8,8 @@ is 80.8 (79.9 with fixed divisors, 80.5 with minimum and maximum).
 
 Without order, speakers or vectors the terms for these are 0. The score only orders.
 `evidence` is the input of `relevance`, which is comparable across questions.
+
+A search by a caller's vector alone is ordered by the cosine alone (`score_nearness`).
 """
 
 from __future__ import annotations
@@ -82,6 +84,16 @@ def score(question: Question, pool: CandidateColumns, near: bytes | None, now: d
     numbered = np.array([number is not None for number in pool.fields["number_in_conversation"]], bool)
     evidence = Evidence(cosine, window, share, numbered, _has_vector(pool, near))
     return ScoredPool(np.maximum(total + terms["answers"], c.LEAST), evidence, terms)
+
+
+def score_nearness(pool: CandidateColumns, near: bytes) -> ScoredPool:
+    """Score by the cosine alone, from 0 for opposite to 1 for equal vectors."""
+    cosine, _ = _meaning(pool, near, _Neighbours(pool))
+    none = np.zeros(len(pool))
+    has_vector = _has_vector(pool, near)
+    nearness: Scores = np.where(has_vector, np.clip((1 + cosine) / 2, 0.0, 1.0), 0.0)
+    evidence = Evidence(cosine, cosine, none, np.zeros(len(pool), bool), has_vector)
+    return ScoredPool(nearness, evidence, {"own_lexical": none, "own_semantic": nearness})
 
 
 class _Neighbours:

@@ -28,20 +28,13 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from memory import Entry, Filter, FoundEntry, Memory, NotFound, Scope, TooMuchContention
+from memory import Entry, FoundEntry, Memory, NotFound, Scope, TooMuchContention
 from tests.fitness.halves import blocking
+from tests.fitness.langgraph_store.filters import data_filter
 
 TTL = "langgraph_ttl"
 """The metadata of an entry that expires: its minutes."""
 MAX_CONTENT = 64 * 1024
-COMPARISONS = {
-    "$eq": "__eq__",
-    "$ne": "__ne__",
-    "$gt": "__gt__",
-    "$gte": "__ge__",
-    "$lt": "__lt__",
-    "$lte": "__le__",
-}
 
 
 class EntryStore(BaseStore):
@@ -99,9 +92,10 @@ class EntryStore(BaseStore):
                 raise ValueError(f"Unknown operation type: {type(op)}")
         for scope, keys in gets.items():
             for entry, places in zip(await self._get(scope, list(keys)), keys.values(), strict=True):
-                for place in places if entry else ():
-                    results[place] = Item(**self._fields_of(entry))
-                await self._refresh(entry, any(asked[place].refresh_ttl for place in places))
+                if entry is not None:
+                    for place in places:
+                        results[place] = Item(**self._fields_of(entry))
+                    await self._refresh(entry, any(asked[place].refresh_ttl for place in places))
         await self._put(puts)
         return results
 
@@ -136,7 +130,7 @@ class EntryStore(BaseStore):
 
     async def _search(self, op: SearchOp) -> list[SearchItem]:
         scope = self._scope(op.namespace_prefix).subtree()
-        where, last = _filter(op.filter or {}), op.offset + op.limit
+        where, last = data_filter(op.filter or {}), op.offset + op.limit
         found: list[tuple[Entry, float | None]] = []
         if op.query and last:
             hits = await self._memory.search(
@@ -175,9 +169,9 @@ class EntryStore(BaseStore):
             cursor, is_first = page.cursor, False
         return sorted(found)[op.offset : op.offset + op.limit]
 
-    async def _refresh(self, entry: Entry | None, is_wanted: bool) -> None:
+    async def _refresh(self, entry: Entry, is_wanted: bool) -> None:
         """Begin the time to the expiry of an item anew, once a tenth of it is over."""
-        if not entry or not is_wanted or TTL not in entry.metadata:
+        if not is_wanted or TTL not in entry.metadata:
             return
         lifetime = timedelta(minutes=entry.metadata[TTL])
         if entry.expires_at and entry.expires_at - datetime.now(UTC) < 0.9 * lifetime:
@@ -211,7 +205,8 @@ class BatchedEntryStore(AsyncBatchedBaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations at once."""
-        return self._store.batch(ops)
+        results: list[Result] = self._store.batch(ops)
+        return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations at once."""
@@ -222,25 +217,6 @@ def _similarity(hit: FoundEntry) -> float | None:
     """Return the cosine of the item's vector to the query's, if there are vectors."""
     cosine: float | None = (hit.explanation or {}).get("relevance", {}).get("cosine")
     return hit.relevance if cosine is None else cosine
-
-
-def _filter(asked: Mapping[str, Any], *path: str) -> Filter | None:
-    """Return LangGraph's filter of values as one of the data."""
-    conditions = []
-    for name, wanted in asked.items():
-        field = Filter.data(*path, name)
-        if not isinstance(wanted, Mapping):
-            conditions.append(field == wanted)
-        elif not any(key.startswith("$") for key in wanted):
-            conditions.append(_filter(wanted, *path, name) or field.exists())
-        else:
-            if unknown := wanted.keys() - COMPARISONS:
-                raise ValueError(f"Unsupported operator: {', '.join(unknown)}. Use {', '.join(COMPARISONS)}")
-            conditions += [getattr(field, COMPARISONS[key])(value) for key, value in wanted.items()]
-    whole = None
-    for condition in conditions:
-        whole = condition if whole is None else whole & condition
-    return whole
 
 
 def _known_prefix(conditions: Iterable[MatchCondition]) -> list[str]:

@@ -33,9 +33,13 @@ def vector_store(place: suites.Place, fake_embeddings: Any) -> EntryStore:
     return place.make(index={"dims": fake_embeddings.dims, "embed": fake_embeddings})
 
 
+IN_CI = ("test_base_suite", "test_sqlite_suite", "test_store")
+"""The files that CI runs, on the default file."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave LangGraph's own tests on servers to `make nightly`."""
+    """Leave what repeats other tests, and servers, to `make nightly`."""
     for item in items:
-        if item.path.stem.endswith(("_suite", "_suites")) and item.get_closest_marker("server"):
+        if item.path.stem not in IN_CI or item.get_closest_marker("server"):
             item.add_marker(pytest.mark.nightly)

@@ -19,10 +19,10 @@ MUTATIONS: dict[str, Mutation] = {
         "        row = await self._put(partition, nonce, unasked)\n",
     ),
     "a-clearing-takes-what-it-did-not-see": Mutation(
-        scratchpads, "Scratchpads.clear", "max(seen.place, end.cleared)", "max(end.place, end.cleared)"
+        scratchpads, "Scratchpads.clear", "max(last, end.cleared)", "max(end.place, end.cleared)"
     ),
     "a-clearing-gives-back-what-another-took": Mutation(
-        scratchpads, "Scratchpads.clear", "max(seen.place, end.cleared)", "seen.place"
+        scratchpads, "Scratchpads.clear", "max(last, end.cleared)", "seen.place"
     ),
     "after-a-clearing-all-counts-as-gone": Mutation(
         scratchpads, "Scratchpads.clear", "await self._size_behind(partition, upto)", "0"

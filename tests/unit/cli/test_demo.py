@@ -60,7 +60,7 @@ def test_what_the_end_of_the_session_moves_is_what_the_rule_says(shown: Any) -> 
         "mid": 5,
         "long": len(moved),
     }
-    assert shown["tiers"]["owed"] == 0
+    assert shown["tiers"]["pending_steps"] == 0
     assert {hit["tier"] for hit in shown["asked_again"]["hits"] if hit["evidence"]} == {"long"}
 
 

@@ -340,7 +340,7 @@ def owing(narrow: CommandLine) -> str:
 
 def test_doctor_tells_what_is_owed_and_why_it_cannot_be_done(narrow: CommandLine, owing: str) -> None:
     report = narrow.json("doctor")
-    assert report["owed"] == 1
+    assert report["pending_steps"] == 1
     (said,) = report["overdue"]
     assert said.startswith(f"of-version-2 of {owing} of tenant 'default': ")
     assert report["healed"] == []
@@ -353,13 +353,13 @@ def test_doctor_tells_what_is_owed_and_why_it_cannot_be_done(narrow: CommandLine
 
 def test_doctor_finds_nothing_owed_where_nothing_is(narrow: CommandLine, filled: list[str]) -> None:
     report = narrow.json("doctor")
-    assert (report["owed"], report["overdue"], report["healed"]) == (0, [], [])
+    assert (report["pending_steps"], report["overdue"], report["healed"]) == (0, [], [])
     assert "pending steps" not in narrow.ok("doctor")
 
 
 def test_stats_tell_what_is_owed_and_where_to_ask_why(narrow: CommandLine, owing: str) -> None:
     report = narrow.json("stats")
-    assert (report["owed"], report["stuck"], report["degraded"]) == (1, [], [])
+    assert (report["pending_steps"], report["stuck"], report["degraded"]) == (1, [], [])
     shown = narrow.ok("stats")
     assert max(map(len, shown.splitlines())) <= 80
     assert (

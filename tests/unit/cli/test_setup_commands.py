@@ -105,7 +105,7 @@ def test_stats_count_each_tier_and_type(memory: CommandLine) -> None:
     stats = memory.json("stats")
     assert {tier["tier"]: tier["entries"] for tier in stats["tiers"]} == {"short": 1, "mid": 1, "long": 0}
     assert stats["by_type"] == {"user": 1, "context": 1}
-    assert stats["owed"] == 0
+    assert stats["pending_steps"] == 0
     text = memory.ok("stats")
     assert all(word in text for word in ("short", "mid", "long", "context", " B "))
 

@@ -104,7 +104,11 @@ def test_the_blocking_twin_delivers_and_flushes_too(tmp_path: Path) -> None:
         assert [copy.tier for copy in memory.admin.where(one.id)] == ["mid", "long"]
         memory.write("other", scope=ADA)
     with BlockingMemory(three_files(tmp_path)) as memory:
-        assert [(tier.replicas, tier.owed) for tier in memory.admin.stats().tiers] == [(0, 0), (0, 0), (2, 0)]
+        assert [(tier.replicas, tier.pending_replicas) for tier in memory.admin.stats().tiers] == [
+            (0, 0),
+            (0, 0),
+            (2, 0),
+        ]
 
 
 async def test_stats_tell_how_far_behind_a_tier_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,14 +122,14 @@ async def test_stats_tell_how_far_behind_a_tier_is(tmp_path: Path, monkeypatch: 
             await memory.write(f"queued {n}", scope=ADA)
         await memory.for_tenant("globex").write("another's", scope=ADA)
         told = {tier.tier: tier for tier in (await memory.admin.stats()).tiers}
-        assert told["mid"].queued == told["mid"].owed == 0
-        assert (told["long"].replicas, told["long"].owed, told["long"].queued) == (0, 4, 3)
+        assert told["mid"].queued == told["mid"].pending_replicas == 0
+        assert (told["long"].replicas, told["long"].pending_replicas, told["long"].queued) == (0, 4, 3)
         assert told["long"].behind_seconds > 0
         await memory.admin.flush()
         told = {tier.tier: tier for tier in (await memory.admin.stats()).tiers}
         assert (
             told["long"].replicas,
-            told["long"].owed,
+            told["long"].pending_replicas,
             told["long"].queued,
             told["long"].behind_seconds,
         ) == (3, 1, 0, 0.0)

@@ -43,6 +43,7 @@ from memory.facade.resources.session import Session
 from memory.facade.runtime.own_loop import own_loop_class
 from memory.facade.runtime.proxies import MOST_AHEAD
 from memory.facade.scoped import ScopedMemory
+from memory.ports.base import BaseStore
 from memory.sync.wrapper import blocking_class
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
@@ -675,6 +676,40 @@ async def test_closing_ends_the_calls_under_way_and_none_hangs() -> None:
         await asyncio.wait_for(writing, IN_TIME)
     assert isinstance(await asyncio.wait_for(apart, IN_TIME), NotOpen)
     assert threads() == []
+
+
+@pytest.mark.parametrize("kind", ["own loop", "blocking"])
+async def test_closing_lets_the_calls_under_way_finish(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, begun = BaseStore.apply, threading.Semaphore(0)
+
+    async def slow_apply(self: BaseStore, *args: Any, **options: Any) -> Any:
+        begun.release()
+        await asyncio.sleep(0.3)
+        return await apply(self, *args, **options)
+
+    memory: Any = own(f"sqlite:///{tmp_path / 'one.db'}")
+    if kind == "blocking":
+        memory = BlockingMemory(tmp_path / "one.db", embedder="none")
+
+    async def run(method: Any, *args: Any, **options: Any) -> Any:
+        if kind == "blocking":
+            return await asyncio.to_thread(method, *args, **options)
+        return await method(*args, **options)
+
+    await run(memory.open)
+    monkeypatch.setattr(BaseStore, "apply", slow_apply)
+    running = [
+        asyncio.create_task(run(memory.write, str(n), scope="user:ada", key=str(n), if_exists="replace"))
+        for n in range(3)
+    ]
+    for _ in running:
+        await asyncio.to_thread(begun.acquire, timeout=IN_TIME)
+    await asyncio.wait_for(run(memory.close), IN_TIME)
+    written = [(await asyncio.wait_for(one, IN_TIME)).content for one in running]
+    assert written == ["0", "1", "2"]
+    await asyncio.to_thread(wait_for_threads)
 
 
 async def _outcome(work: Coroutine[Any, Any, Any]) -> Any:

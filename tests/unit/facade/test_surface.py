@@ -18,7 +18,7 @@ from memory.facade.scoped import ScopedMemory
 
 SURFACE = {
     "Memory": (
-        "browse close compact delete enrichment for_tenant get get_many maintain open promote retrieve scoped search"
+        "browse close compact delete enrichment for_tenant get get_many maintain open promote restrict retrieve scoped search"
         " search_messages session update write write_many write_with_report"
     ),
     "entries": "delete_many history invalidate iterate source_messages",

@@ -110,7 +110,7 @@ def memory() -> Iterator[Any]:
 def test_a_class_has_one_twin_with_its_signature_and_its_documentation() -> None:
     assert list(inspect.signature(BlockingBook.__init__).parameters) == ["self", "pages"]
     assert inspect.signature(BlockingBook.found) == inspect.signature(Book.found)
-    assert "with Book(3) as book:\n    book.page(1)" in BlockingBook.__doc__
+    assert "with BlockingBook(3) as book:\n    book.page(1)" in BlockingBook.__doc__
     assert "async" not in BlockingBook.__doc__
     assert blocking_class(Book) is BlockingBook
 

@@ -21,7 +21,8 @@ from memory.domain.scope import Scope
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.entry_query import EntryQuery
 from memory.ports.embedder import Fingerprint
-from memory.ports.record import Record, pack_vector
+from memory.ports.record import Partition, Record, pack_vector
+from memory.ports.writes import RaiseGeneration
 from tests.support.delivered import undelivered
 from tests.support.depth import drawn
 from tests.unit.orchestrator.world import DURABLE, SESSION, TENANT, USER, Flaky, World
@@ -152,6 +153,19 @@ async def test_what_was_moved_or_deleted_or_erased_while_it_was_queued_stays_so(
 
 
 # -- found -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("consistency", ["acknowledged", "replicated"])
+async def test_a_replica_is_delivered_to_a_store_that_alone_knows_an_erasure(
+    by_copies: World, consistency: Any
+) -> None:
+    await by_copies.long.apply([RaiseGeneration(Partition(TENANT, USER.text), to=3)])
+    entry = await by_copies.write("t one", USER, consistency=consistency)
+    await by_copies.engine.deliveries.flush()
+    assert await by_copies.stands(entry) == ["-", "home", "replica"]
+    assert await found(by_copies, "t") == {"t one"}
+    assert await by_copies.engine.maintenance.count_pending() == 0
+    assert await undelivered(by_copies.engine) == []
 
 
 async def test_a_search_by_meaning_finds_what_is_queued_or_under_way(by_copies: World) -> None:

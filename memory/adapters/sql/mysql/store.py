@@ -21,6 +21,8 @@ from memory.adapters.sql.mysql.errors import (
     server_said,
     translate,
 )
+from memory.adapters.sql.mysql.filters import is_comparable
+from memory.adapters.sql.mysql.flavour import MARIADB
 from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready, may_only_read
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.search import IndexBacklog, search
@@ -35,7 +37,7 @@ from memory.ports.batch import BatchRollback, WriteCollision
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.query import Hit, Search
+from memory.ports.query import Hit, JsonPath, Search
 from memory.ports.record import JsonValue, Record
 from memory.ports.server_probe import expect_server
 from memory.ports.storable import Unstorable
@@ -114,6 +116,11 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             is_read_only,
             no_room,
         )
+
+    def _reads_json(self, part: JsonPath) -> bool:
+        """MariaDB does; MySQL reads some numbers in JSON inexactly."""
+        assert self._settings is not None  # noqa: S101 - it is open
+        return self._settings.flavour is MARIADB and is_comparable(part)
 
     @property
     def reads_only(self) -> bool:

@@ -172,15 +172,21 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     async def _index_bodies(self, connection: Connection) -> None:
         """Make the indexes on values in bodies that are missing.
 
-        Writers of the table wait meanwhile. If a damaged body is no JSON, there is no
-        index until an audit has repaired it and the store is opened again.
+        Writers of the table wait meanwhile. The statistics of a new index are made at
+        once, because the server would choose it wrongly without them. If a damaged body
+        is no JSON, there is no index until an audit has repaired it and the store is
+        opened again.
         """
         for name, paths in self.json_paths.items():
             table, labels = self._tables[name].table, partial(self._directory.names.index, "ix", name)
             for index in body_indexes(table, paths, PgConditions, labels, _key_of):
                 made = sa.schema.CreateIndex(index, if_not_exists=True)
+                place = f'"{self._config.schema}"."{index.name}"'
                 try:
+                    if await connection.fetchval("SELECT to_regclass($1)", place) is not None:
+                        continue
                     await connection.execute(str(made.compile(dialect=PgTable.dialect)))
+                    await connection.execute(f"ANALYZE {self._tables[name].qualified}")
                 except asyncpg.DataError as error:
                     log.warning("store '%s': no index on %s was made: %s", self.name, name, error)
                 except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from memory.adapters.sql.bodies import body_indexes
-from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
-from memory.adapters.sql.shapes import Values
+from memory.adapters.sql.several import LISTED, in_list, pad_to_power_of_two, portions
+from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.sqlite import quarantine
 from memory.adapters.sql.sqlite.bodies import SqliteConditions, SqliteShaper
 from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, fold_derived, id_bytes
@@ -38,6 +38,7 @@ class SqliteTable(Table[Session]):
     """The statements of one collection in one file."""
 
     dialect: ClassVar[sa.Dialect] = sqlite.dialect(paramstyle="qmark")
+    few_passing: ClassVar[int] = 1_000
     beside: ClassVar[tuple[str, ...]] = ("number", *DERIVED)
     codec: SqliteCodec
     thresholds: Thresholds
@@ -73,24 +74,22 @@ class SqliteTable(Table[Session]):
         self._update_but_words = f"UPDATE {name} SET {', '.join(changed[:-1])} WHERE number = ?"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
         self._words = f"SELECT words FROM {name} WHERE number = ?"  # noqa: S608
-        self.members_since = (
-            f"SELECT number, role, length FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
-        )
         self.members_present = f"SELECT number FROM {name} WHERE partition_no = ?"  # noqa: S608
-        self.vectors_since = f"SELECT number, vector FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        self.changed_since = f"SELECT {{columns}} FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        self.all_there = f"SELECT {{columns}} FROM {name} WHERE partition_no IN {LISTED}"  # noqa: S608
 
     @property
     def matched_columns(self) -> tuple[str, ...]:
         return ("number",)
 
     def paged_columns(
-        self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]
+        self, query: Query, partitions: Sequence[int], columns: tuple[str, ...], few: Shape | None = None
     ) -> tuple[str, ...]:
         """Return whole rows only where an index returns them in order.
 
         Sorting wide rows is slow. So the page is first found by number, then read.
         """
-        return columns if columns != self.columns or self.walks(query, partitions) else ("number",)
+        return columns if columns != self.columns or self.walks(query, partitions, few) else ("number",)
 
     # -- finding -----------------------------------------------------------------------
 

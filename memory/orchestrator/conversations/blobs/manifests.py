@@ -44,14 +44,32 @@ from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.sessions import SessionRecords, life_of
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
+from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import (
+    CREATED_OVER,
+    RequestMark,
+    deleted_since,
+    was_made_by,
+    with_marks,
+)
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
 from memory.ports.query import Eq, In, Order, Query, Tenant, within
-from memory.ports.record import Corrupt, FieldValue, Key, Partition, PendingStep, Record, Stored, Tombstone
+from memory.ports.record import (
+    Corrupt,
+    FieldValue,
+    JsonValue,
+    Key,
+    Partition,
+    PendingStep,
+    Record,
+    Stored,
+    Tombstone,
+)
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, Status
 
@@ -98,6 +116,7 @@ class _Upload:
     reservation: Record
     artifact_id: str | None = None
     """The id that the artifact must get; then the path must never have been used."""
+    request: RequestMark | None = None
     size: int = 0
     chunks: int = 0
     hash: Any = field(default_factory=hashlib.sha256)
@@ -149,8 +168,11 @@ class Manifests:
         size: int | None,
         *,
         artifact_id: str | None = None,
+        request: RequestMark | None = None,
     ) -> Artifact:
         """Store these bytes under the path.
+
+        A repeat of the request stores nothing, and returns the artifact as it is now.
 
         Args:
             size: The number of bytes, if it is known. Otherwise room is reserved as
@@ -162,11 +184,14 @@ class Manifests:
             QuotaExceeded: there is no room.
             LegalHoldActive: the artifact at the path is under legal hold.
             PathOccupied: with `artifact_id`, the path is in use or was used.
+            Conflict: a repeat finds that the artifact was deleted.
         """
         self._refuse_beyond(size or 0)
         life = life_of(await self._sessions.record(tenant, session_id))
         key = _key(life, path)
         stands = await self._fetch_readable(key)
+        if (made := _find_made(stands, path, request)) is not None:
+            return artifact_of(made)
         if artifact_id is not None and (there := _record_or_tombstone(stands)):
             raise PathOccupied(there)
         if isinstance(stands, Record):
@@ -183,6 +208,7 @@ class Manifests:
                 name,
                 await self._reservations.reserve(life, name, key, size or 0, wanted),
                 artifact_id,
+                request,
             )
             await self._lay(upload, data)
             await self._reservations.see(tenant, [name], refuses=True)
@@ -198,6 +224,8 @@ class Manifests:
         except ReservationLapsed:
             await self._refuse_if_session_ended(upload)
             raise self._too_slow() from None
+        if manifest.fields.get("upload") != upload.name:
+            return artifact_of(manifest)  # of another attempt of the request
         await self._hold(upload, manifest)
         await self._outbox.finish(OutboxRecord(MANIFESTS, self._store, manifest))
         return artifact_of(manifest)
@@ -310,6 +338,9 @@ class Manifests:
                 return manifest
             if isinstance(outcome.stored, Record) and outcome.stored.fields.get("upload") == upload.name:
                 return outcome.stored
+            if (made := _find_made(outcome.stored, path, upload.request)) is not None:
+                await self._give_up(upload.life.tenant, upload.name)
+                return made
             if outcome.stored is None and await self._is_of_before(upload, outcome):
                 continue
             await patience.wait()
@@ -358,9 +389,19 @@ class Manifests:
             "size": upload.size,
             "number": None if before is None else before.fields.get("number"),
         }
-        body = {"path": path, "media_type": media_type, "sha256": digest, "chunks": upload.chunks}
+        body: dict[str, JsonValue] = {
+            "path": path,
+            "media_type": media_type,
+            "sha256": digest,
+            "chunks": upload.chunks,
+        }
+        if isinstance(stands, Tombstone) and NEVER_STOOD not in stands.note:
+            body[CREATED_OVER] = stands.version
+            body |= {DELETED_BY: stands.note[REQUEST]} if REQUEST in stands.note else {}
+        elif before is not None:
+            body |= {name: before.body[name] for name in (CREATED_OVER, DELETED_BY) if name in before.body}
         owed = stands.owed if isinstance(stands, Record | Tombstone) else ()
-        return Record(
+        manifest = Record(
             key=upload.key,
             scope=life.scope,
             version=life.version_at(now, getattr(stands, "version", 0)),
@@ -372,6 +413,7 @@ class Manifests:
             tier="mid",
             owed=owed if before is None else (*owed, _to_drop(before)),
         )
+        return with_marks(manifest, before, upload.request)
 
     async def _hold(self, upload: _Upload, manifest: Record) -> None:
         """Hold the upload of a stored manifest. A sweep does that too."""
@@ -551,6 +593,17 @@ class Manifests:
         there = await self._fetch_readable(_key(life, path))
         return there if isinstance(there, Record) else None
 
+    async def was_deleted_by(self, tenant: str, session_id: str, path: str, request: RequestMark) -> bool:
+        """Return whether an earlier attempt of the request deleted the artifact."""
+        try:
+            life = life_of(await self._sessions.record(tenant, session_id))
+        except NotFound:
+            return False
+        there = await self._fetch_readable(_key(life, path))
+        if isinstance(there, Record):
+            return there.body.get(DELETED_BY) == request.text
+        return isinstance(there, Tombstone) and there.note.get(REQUEST) == request.text
+
     async def _filter_live(self, tenant: str, rows: Iterable[Stored]) -> list[Record]:
         """Return the manifests whose session's life is still current."""
         found = [row for row in rows if isinstance(row, Record)]
@@ -634,7 +687,7 @@ class Manifests:
 
     # -- deleting ----------------------------------------------------------------------
 
-    async def delete(self, tenant: str, artifact_id: str) -> bool:
+    async def delete(self, tenant: str, artifact_id: str, request: RequestMark | None = None) -> bool:
         """Delete an artifact; false if there is none.
 
         Raises `LegalHoldActive` if its session is under legal hold.
@@ -646,6 +699,8 @@ class Manifests:
                 return False
             await self._holds.refuse_partition(manifest.partition, whole=False)
             gone = self._deletion(manifest)
+            if request is not None:
+                gone = replace(gone, note={**gone.note, REQUEST: request.text})
             outcome = await self._placement.write_one("artifacts.delete", self._store, gone)
             if outcome.applied:
                 await self._outbox.finish(
@@ -681,6 +736,23 @@ def _record_or_tombstone(stands: Stored | None) -> Record | Tombstone | None:
     """Return the record at a path, or the tombstone of a deleted one."""
     if isinstance(stands, Record) or (isinstance(stands, Tombstone) and NEVER_STOOD not in stands.note):
         return stands
+    return None
+
+
+def _find_made(stands: Stored | None, path: str, request: RequestMark | None) -> Record | None:
+    """Return the manifest if the request has put it before.
+
+    Raises `DeletedSince` if it may have been deleted since.
+    """
+    if request is None:
+        return None
+    gone: Any = getattr(_record_or_tombstone(stands), "version", 0)
+    if isinstance(stands, Record):
+        if was_made_by(stands, request):
+            return stands
+        gone = stands.body.get(CREATED_OVER, 0)
+    if request.may_have_made(gone):
+        raise deleted_since(f"artifact {path!r}")
     return None
 
 

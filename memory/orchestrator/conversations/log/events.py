@@ -12,11 +12,13 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.message import Message, Role
+from memory.domain.time import micros, moment
 from memory.orchestrator.conversations.blobs import large_texts as large
 from memory.orchestrator.conversations.blobs.large_texts import Artifacts, truncate_large_texts, uploads_of
 from memory.orchestrator.storage.collections import SAID_BY
 from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.orchestrator.storage.requests import MADE_BY, MOST_MARKS, RequestMark
 from memory.policies.passage_splitting import parts_of
 from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, PendingStep, Record
@@ -306,6 +308,17 @@ class Event:
             owed=owing,
         )
 
+    def was_made_by(self, request: RequestMark) -> bool:
+        """Return whether the request has changed the message."""
+        marks: Any = self.draft.data.get(MADE_BY, ())
+        return request.text in marks
+
+    def with_made_by(self, request: RequestMark) -> Event:
+        """Return the event with the mark of a request that changes its message."""
+        marks: Any = self.draft.data.get(MADE_BY, ())
+        data = {**self.draft.data, MADE_BY: [*marks, request.text][-MOST_MARKS:]}
+        return replace(self, draft=replace(self.draft, data=data))
+
     def with_number(self, number: int, *, version: int, now: datetime) -> Event:
         """Return the event in the history, under this number.
 
@@ -482,4 +495,52 @@ def event_of(record: Record) -> Event:
         body.get("edits", 0),
         body.get("parts", 0),
         record.owed,
+    )
+
+
+def row_of(event: Event) -> list[JsonValue]:
+    """Return the event as JSON without its message, for a copy beside its record."""
+    draft = event.draft
+    return [
+        event.place,
+        event.key.id,
+        draft.type.value,
+        dict(draft.data),
+        draft.tokens,
+        draft.nonce,
+        draft.said_by,
+        event.after.to_json(),
+        micros(event.created_at),
+        micros(event.updated_at),
+        event.version,
+        None if event.window is None else event.window.to_json(),
+        event.pinned.to_json(),
+        event.edits,
+        event.parts,
+        [[owed.id, owed.step, dict(owed.data)] for owed in event.owed],
+    ]
+
+
+def event_of_row(tenant: str, row: list[Any], message: Message) -> Event:
+    """Return the event of the result of `row_of`, with its message.
+
+    Raises:
+        ValueError, TypeError: The row has another form.
+    """
+    place, key, kind, data, tokens, nonce, said_by, after, created, updated, version, *rest = row
+    window, pinned, edits, parts, owed = rest
+    created_at = moment(created)
+    return Event(
+        Key(tenant, key),
+        place,
+        Draft(EventType(kind), message, data, tokens, nonce=nonce, said_by=tuple(said_by)),
+        LogTotals.from_json(after),
+        created_at,
+        created_at if updated == created else moment(updated),
+        version,
+        None if window is None else Places.from_json(window),
+        Places.from_json(pinned) if pinned else NOWHERE,
+        edits,
+        parts,
+        tuple([PendingStep(*step) for step in owed]) if owed else (),
     )

@@ -16,6 +16,7 @@ from datetime import timedelta
 from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
+from memory.domain.time import micros, moment
 from memory.orchestrator.conversations.blobs.large_texts import (
     Artifacts,
     chunks_of,
@@ -41,16 +42,21 @@ from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.seen import (
     NEWEST,
     REMEMBERED_FOR,
+    ForeignCopy,
     LogSnapshot,
+    WindowCopy,
     edited_while_read,
     has_gap,
     is_another,
     wanted_of,
 )
+from memory.orchestrator.conversations.log.window_copies import CopyExtent, WindowCopies
 from memory.orchestrator.storage.collections import MESSAGES
+from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.cooperative import iterate_cooperatively
@@ -86,6 +92,18 @@ AT_ONCE = 100
 """Events that are prepared before other tasks get a turn."""
 
 
+class _FoundMade(Exception):
+    """An earlier attempt of the request has appended its event already."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__(event)
+        self.event = event
+
+
+class _MayBeMade(Exception):
+    """Events that were not looked at may include that of the request."""
+
+
 class Log:
     """The log of one life of a session."""
 
@@ -96,11 +114,17 @@ class Log:
         passages: Passages,
         life: SessionIncarnation,
         renewed: Callable[[SessionIncarnation], Awaitable[SessionIncarnation]],
+        copies: WindowCopies,
     ) -> None:
         self._placement = placement
         self._uploads = uploads
         self._passages = passages
         self.life = life
+        self.copies = copies
+        self.messages = 0
+        """The messages of the history by the session's record, which may be behind."""
+        self._copied: CopyExtent | None = None
+        """The copy of the window in the short tier, as this handle last met it."""
         self._renewed = renewed
         """Loads the current life from the session's record.
 
@@ -192,7 +216,7 @@ class Log:
         found = {event.place: event async for event in self._paced_events(rows.values())}
         found |= await self.at(edited_while_read(found))
         if is_old:
-            seen.events, seen.read_since = {}, now
+            seen.events, seen.read_since, seen.copied_since = {}, now, None
         if nonce and is_another(rows[before], nonce):
             await self._start_over(before)
             return found
@@ -274,6 +298,8 @@ class Log:
                 else:
                     seen.keep(events[place])
             seen.since = min(events)
+            unread = [place for place in missing if place not in events]
+            seen.complete_from = max(seen.complete_from, seen.since, *[place + 1 for place in unread])
         if self._seen is not None:
             seen.follows(self._seen)
         self._update_snapshot(seen)
@@ -323,17 +349,71 @@ class Log:
         With `newest`, these are the pinned messages and that many of the newest.
         Damaged messages are left out.
         """
-        seen = self._seen
-        if seen is None:
+        seen, run = self._seen, self.copies.run_of(self.life)
+        before = None if seen is None else seen.state.place
+        if run is not None and self._wants_copy(seen, newest):
+            seen, there = await self._read_beside_copy(seen)
+        elif seen is None:
             seen = await self._read_end()
             there = dict(seen.events)
         else:
             there = await self._refresh(wanted_of(seen.state, newest))
             seen = self._seen or seen
         state = seen.state  # read it once: an append that ends during the next read changes it
+        copy = None if run is None else self._copy_of(seen, before)
         wanted = wanted_of(state, newest)
         there |= await self.at([place for place in wanted if place not in there])
-        return state, {place: there[place] for place in wanted if place in there}
+        found = {place: there[place] for place in wanted if place in there}
+        if run is not None and copy is not None:
+            copy = replace(copy, events=seen.current_of(found), read=len(found))
+            self._leave_copy(copy, run, whole=newest is None)
+        return state, found
+
+    # -- copies of the window ----------------------------------------------------------
+
+    def _wants_copy(self, seen: LogSnapshot | None, newest: int | None) -> bool:
+        """Return whether a copy of the window would spare a large part of its read."""
+        least = self.copies.least
+        if seen is None:
+            return self.messages >= least and (newest is None or newest >= least)
+        is_old = not timedelta(0) <= self._placement.now() - seen.read_since < REMEMBERED_FOR
+        missing = sum(place not in seen.events for place in wanted_of(seen.state, newest))
+        return missing >= least and not is_old
+
+    async def _read_beside_copy(self, seen: LogSnapshot | None) -> tuple[LogSnapshot, dict[int, Event]]:
+        """Read the end of the log and the copy of its window at once.
+
+        Returns the log's current state, and the events that are known then.
+        """
+        finding = self.copies.find(self.life)
+        if seen is None:
+            now, copy = await both_at_once(self._read_end(), finding)
+        else:
+            _, copy = await both_at_once(self._refresh(()), finding)
+            now = self._seen or seen
+        found: dict[int, Event] = {}
+        self._copied = None
+        if copy is not None:
+            try:
+                found = now.take_copy(copy) or {}
+                self._copied = CopyExtent.of(copy)
+            except ForeignCopy:
+                self.copies.discard(self.life, copy)
+        return now, found | now.events
+
+    def _copy_of(self, seen: LogSnapshot, before: int | None) -> WindowCopy | None:
+        """Return a copy of this state, without messages yet.
+
+        Returns None if an edit since the place `before` may be unknown.
+        """
+        if not seen.nonce or (before is not None and seen.complete_from > before + 1):
+            return None
+        return WindowCopy(seen.state.place, seen.nonce, micros(seen.state.created_at), seen.origin, {})
+
+    def _leave_copy(self, copy: WindowCopy, run: str, *, whole: bool) -> None:
+        """Leave a copy of the window for other processes, if it is worth it."""
+        if self.copies.is_due(copy, self._copied, whole=whole):
+            self._copied = self.copies.write(self.life, copy, self._copied, run)
 
     async def window_at(self, place: int) -> list[Event]:
         """Return the messages of the window right after this place, ordered by place.
@@ -465,6 +545,27 @@ class Log:
                 }
         return found
 
+    async def find_made(self, request: RequestMark | None) -> Event | None:
+        """Return the event that an earlier attempt of the request appended, or None.
+
+        Only a repeat reads anything: the events since the request began.
+        """
+        if request is None or not request.repeats:
+            return None
+        asked = And((Eq("conversation_id", self.life.session_id), Ge("created_at", moment(request.since))))
+        query = Query(
+            MESSAGES,
+            within(self.life.partition),
+            asked,
+            (Order("created_at"),),
+            self._placement.settings.page,
+        )
+        async for page in self._placement.pages("log.made", self.store, query):
+            for event in self.events_of(page.records):
+                if event.draft.nonce == request.text:
+                    return event
+        return None
+
     async def first(self, asked: Condition) -> Event | None:
         """Return the first event that matches the condition."""
         of_it = And((Eq("conversation_id", self.life.session_id), asked))
@@ -500,6 +601,27 @@ class Log:
             self._seen.keep(event)
 
     # -- writing -----------------------------------------------------------------------
+
+    async def append_once(self, decide: Decide, request: RequestMark | None) -> list[Event]:
+        """Append like `append`, but at most once for a request.
+
+        `decide` returns at most one event, which gets the request's mark as its nonce.
+        A repeat of the request returns the event that an earlier attempt appended.
+        """
+        if request is None:
+            return await self.append(decide)
+        patience = RetryDeadline(self._placement, self.life.session_id)
+        while True:
+            looked_at = (self._seen or await self.load()).state.place
+            if (made := await self.find_made(request)) is not None:
+                return [made]
+            try:
+                return await self.append(_deciding_once(decide, request, looked_at))
+            except _FoundMade as found:
+                return [found.event]
+            except _MayBeMade:
+                request = replace(request, repeats=True)
+                await patience.wait()
 
     async def append(self, decide: Decide) -> list[Event]:
         """Append the events that `decide` returns, at the next places in order.
@@ -556,6 +678,9 @@ class Log:
             events = self._events(seen.state, left if together else left[:1])
             outcomes = await self._put(events)
             if all(self._is_ours(outcome, event) for outcome, event in zip(outcomes, events, strict=True)):
+                events = [
+                    self._as_stored(outcome, event) for outcome, event in zip(outcomes, events, strict=True)
+                ]
                 for event in events:
                     seen.take(event)
                     self._note_put(event)
@@ -695,9 +820,8 @@ class Log:
         ]
 
     def _with_nonce(self, draft: Draft) -> Draft:
-        return replace(
-            draft, nonce=self._placement.nonce(), owed=(*draft.owed, *self._passages.owed_by(draft))
-        )
+        nonce = draft.nonce or self._placement.nonce()
+        return replace(draft, nonce=nonce, owed=(*draft.owed, *self._passages.owed_by(draft)))
 
     def _events(self, state: State, drafts: Sequence[Draft]) -> list[Event]:
         events: list[Event] = []
@@ -732,6 +856,11 @@ class Log:
             return True
         there = self._event(outcome.stored)
         return there is not None and there.draft.nonce == event.draft.nonce
+
+    def _as_stored(self, outcome: Outcome, event: Event) -> Event:
+        """Return an own event as stored: perhaps by another attempt of its request."""
+        there = None if outcome.applied else self._event(outcome.stored)
+        return event if there is None or there.version == event.version else there
 
     async def _meet(self, seen: LogSnapshot, outcomes: Sequence[Outcome], events: Sequence[Event]) -> None:
         """Take in the events that occupy the places.
@@ -770,6 +899,7 @@ class Log:
         *,
         anew: bool = False,
         said_by: tuple[str, ...] | None = None,
+        request: RequestMark | None = None,
     ) -> Event | None:
         """Change the message at its place; None if it has changed since it was read.
 
@@ -788,6 +918,7 @@ class Log:
         new = event.with_message(
             message, tokens, artifacts=artifacts, owed=owed, said_by=said_by, version=version, now=now
         )
+        new = new if request is None else new.with_made_by(request)
         changed = await self._put_over(
             event, new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))
         )
@@ -848,3 +979,17 @@ class Log:
         await self.append(
             lambda _: [Draft(EventType.EDITED, data=data, belongs_to_erasure=event.is_redacted)]
         )
+
+
+def _deciding_once(decide: Decide, request: RequestMark, looked_at: int) -> Decide:
+    """Return `decide` for a request, whose event is not up to the place `looked_at`."""
+
+    def decide_once(seen: LogSnapshot) -> Sequence[Draft]:
+        for event in seen.events.values():
+            if event.draft.nonce == request.text:
+                raise _FoundMade(event)
+        if any(place not in seen.events for place in range(looked_at + 1, seen.state.place + 1)):
+            raise _MayBeMade
+        return [replace(draft, nonce=request.text) for draft in decide(seen)]
+
+    return decide_once

@@ -16,6 +16,13 @@ from memory.orchestrator.storage.collections import SAID_BY
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import (
+    RequestMark,
+    deleted_since,
+    is_later,
+    was_made_by,
+    with_marks,
+)
 from memory.orchestrator.storage.steps import step
 from memory.ports.collections import Collection
 from memory.ports.query import Condition, Order, Page, Query, Where, all_of
@@ -68,8 +75,11 @@ class NamedRecords:
         *,
         user: str | None = None,
         keeps: Sequence[str] = (),
+        request: RequestMark | None = None,
     ) -> Record:
         """Save the record of this name; its `created_at` stays.
+
+        A repeat of the request returns the record as it is now.
 
         Args:
             first: Awaited before a record is put where none exists.
@@ -81,7 +91,9 @@ class NamedRecords:
             LegalHoldActive: the session is under legal hold, and a value of `keeps`
                 would be overwritten.
         """
-        saved = await self.change(log, name, lambda _: (fields, body), first, user=user, keeps=keeps)
+        saved = await self.change(
+            log, name, lambda _: (fields, body), first, user=user, keeps=keeps, request=request
+        )
         assert saved is not None  # noqa: S101 - only a change can say no
         return saved
 
@@ -94,6 +106,7 @@ class NamedRecords:
         *,
         user: str | None = None,
         keeps: Sequence[str] = (),
+        request: RequestMark | None = None,
     ) -> Record | None:
         """Save a record computed from the stored one, without a concurrent change.
 
@@ -103,6 +116,8 @@ class NamedRecords:
         key = self.key(log.life.tenant, log.life.scope, name)
         while True:
             there = await self._fetch_readable(key)
+            if (done := self._find_made(there, name, request)) is not None:
+                return done
             if (says := said(there if isinstance(there, Record) else None)) is None:
                 return None
             if isinstance(there, Record) and any(
@@ -132,6 +147,7 @@ class NamedRecords:
                 generation=log.life.generation,
                 tier="mid",
             )
+            record = with_marks(record, there, request)
             when = AtVersion(stands) if stands else Absent()
             outcome = await self._placement.write_one(
                 f"{self._collection.name}.save", store, Put(self._collection, record, when)
@@ -144,12 +160,28 @@ class NamedRecords:
                 await log.renew()
             await patience.wait()
 
+    def _find_made(self, there: Stored | None, name: str, request: RequestMark | None) -> Record | None:
+        """Return the record if the request has saved it before.
+
+        Raises `DeletedSince` if it may have been deleted since.
+        """
+        if request is None:
+            return None
+        if isinstance(there, Tombstone) and request.may_have_made(there.version):
+            raise deleted_since(f"{self._collection.name[:-1]} {name!r}")
+        return there if isinstance(there, Record) and was_made_by(there, request) else None
+
     async def delete(
-        self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[PendingStep, ...]]] | None = None
+        self,
+        log: Log,
+        name: str,
+        owed: Callable[[Key], Awaitable[tuple[PendingStep, ...]]] | None = None,
+        request: RequestMark | None = None,
     ) -> bool:
         """Delete the record of this name; false if there is none.
 
-        `owed` returns the pending steps of the deletion. Raises `LegalHoldActive` if
+        `owed` returns the pending steps of the deletion. A repeat of the request leaves
+        a record that was created since the request began. Raises `LegalHoldActive` if
         the session is under legal hold.
         """
         store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
@@ -157,8 +189,12 @@ class NamedRecords:
         stands = 0
         while True:
             there = await self.fetch_stored(key)
-            if there is None or isinstance(there, Tombstone):
+            if there is None:
                 return False
+            if isinstance(there, Tombstone):
+                return request is not None and request.may_have_made(there.version)
+            if isinstance(there, Record) and is_later(there.created_at, request):
+                return True
             await self._holds.refuse_partition(log.life.partition)
             steps = () if owed is None else await owed(key)
             deletion = Delete(

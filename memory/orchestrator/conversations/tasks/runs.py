@@ -17,6 +17,7 @@ from memory.orchestrator.storage.collections import RUNS
 from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.requests import RequestMark
 from memory.ports.collections import Collection
 from memory.ports.query import Condition, Where
 from memory.ports.record import FieldValue, JsonValue, Record
@@ -44,14 +45,19 @@ class Runs:
     def collection(self) -> Collection:
         return RUNS
 
-    async def save(self, log: Log, draft: RunDraft, user: str | None = None) -> Run:
+    async def save(
+        self, log: Log, draft: RunDraft, user: str | None = None, request: RequestMark | None = None
+    ) -> Run:
         """Save a run of the session, by this `user`.
 
-        Its `created_at` stays, and the last save wins.
+        Its `created_at` stays, and the last save wins. A repeat of the request returns
+        the run as it is now.
         """
-        return _run_of(
-            await self._beside.save(log, draft.id, *_fields_and_body(draft), user=user, keeps=("metadata",))
+        fields, body = _fields_and_body(draft)
+        saved = await self._beside.save(
+            log, draft.id, fields, body, user=user, keeps=("metadata",), request=request
         )
+        return _run_of(saved)
 
     async def change(
         self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]
@@ -74,8 +80,8 @@ class Runs:
         record = await self._beside.get(log, run_id)
         return None if record is None else _run_of(record)
 
-    async def delete(self, log: Log, run_id: str) -> bool:
-        return await self._beside.delete(log, run_id)
+    async def delete(self, log: Log, run_id: str, request: RequestMark | None = None) -> bool:
+        return await self._beside.delete(log, run_id, request=request)
 
     async def list(
         self,

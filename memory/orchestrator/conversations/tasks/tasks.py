@@ -24,6 +24,7 @@ from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import DeletedSince, RequestMark, is_later
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
@@ -68,11 +69,23 @@ class Tasks:
     def collection(self) -> Collection:
         return TASKS
 
-    async def save(self, log: Log, draft: TaskDraft, user: str | None = None) -> Task:
+    async def save(
+        self,
+        log: Log,
+        draft: TaskDraft,
+        user: str | None = None,
+        request: RequestMark | None = None,
+        *,
+        claims: bool = True,
+    ) -> Task:
         """Save a task of the session, by this `user`; its `created_at` stays.
 
+        A repeat of the request returns the task as it is now. Without `claims`, other
+        sessions may have a task of this id too.
+
         Raises:
-            Conflict: another session has a task of this id.
+            Conflict: another session has a task of this id. Or a repeat finds that the
+                task was deleted.
             LegalHoldActive: a title, a result or metadata under legal hold would be
                 overwritten.
         """
@@ -91,14 +104,23 @@ class Tasks:
             "metadata": dict(draft.metadata or {}),
         }
         return _task_of(
-            await self._beside.save(log, draft.id, fields, body, claim_id, user=user, keeps=KEEPS)
+            await self._beside.save(
+                log,
+                draft.id,
+                fields,
+                body,
+                claim_id if claims else None,
+                user=user,
+                keeps=KEEPS,
+                request=request,
+            )
         )
 
     async def get(self, log: Log, task_id: str) -> Task | None:
         record = await self._beside.get(log, task_id)
         return None if record is None else _task_of(record)
 
-    async def delete(self, log: Log, task_id: str) -> bool:
+    async def delete(self, log: Log, task_id: str, request: RequestMark | None = None) -> bool:
         """Delete a task and free its id; false if there was none.
 
         Its parts are not deleted.
@@ -111,7 +133,7 @@ class Tasks:
                 return ()
             return (PendingStep(UNCLAIM, UNCLAIM, {"claim": claim_key.id, "version": claim.version}),)
 
-        return await self._beside.delete(log, task_id, unclaim)
+        return await self._beside.delete(log, task_id, unclaim, request)
 
     async def list(
         self,
@@ -131,26 +153,39 @@ class Tasks:
         )
 
     async def replace_all(
-        self, log: Log, drafts: Sequence[TaskDraft], user: str | None = None
+        self,
+        log: Log,
+        drafts: Sequence[TaskDraft],
+        user: str | None = None,
+        request: RequestMark | None = None,
+        *,
+        claims: bool = True,
     ) -> Sequence[Task]:
         """Replace all tasks of the session.
 
-        A task that another process saves meanwhile stays. Raises `LegalHoldActive`,
+        A task that another process saves meanwhile stays. A repeat of the request
+        completes the first call: tasks that were created or deleted since the request
+        began stay as they are. Raises `LegalHoldActive`,
         before any change, if the session is under legal hold and a task would be
         deleted or overwritten.
         """
         kept, before, loses, cursor = {draft.id: draft for draft in drafts}, set[str](), False, None
         while True:
             page = await self.list(log, (), limit=self._placement.settings.page, cursor=cursor)
-            before |= {task.id for task in page.tasks} - kept.keys()
+            before |= {task.id for task in page.tasks if not is_later(task.created_at, request)} - kept.keys()
             loses = loses or any(_loses(task, kept[task.id]) for task in page.tasks if task.id in kept)
             if (cursor := page.cursor) is None:
                 break
         if before or loses:
             await self._holds.refuse_partition(log.life.partition)
-        saved = [await self.save(log, draft, user) for draft in drafts]
+        saved: list[Task] = []
+        for draft in drafts:
+            try:
+                saved.append(await self.save(log, draft, user, request, claims=claims))
+            except DeletedSince:
+                continue
         for task_id in sorted(before):
-            await self.delete(log, task_id)
+            await self.delete(log, task_id, request)
         return sorted(saved, key=lambda task: task.created_at)
 
     # -- claims ------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from memory.orchestrator.conversations.window.handle import Handle
 from memory.orchestrator.conversations.window.reading import COPIED, Window
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.places import Places
+from memory.orchestrator.storage.requests import RequestMark
 from memory.policies.compaction_thresholds import WindowPolicy, archived_by
 from memory.policies.list_compaction import CompactionResult, CompactionSettings, compact_messages
 from memory.policies.tokens import message_tokens, tools_tokens
@@ -57,7 +58,13 @@ class WindowCompaction(Handle):
         return [event async for page in pages for event in self._log.events_of(page.records)]
 
     async def compact(
-        self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None
+        self,
+        summarise: Summarise,
+        *,
+        keep_last: int,
+        reason: str,
+        trigger_id: str | None = None,
+        request: RequestMark | None = None,
     ) -> Compaction:
         """Replace all but the last messages of the window by a summary, in one write.
 
@@ -76,7 +83,7 @@ class WindowCompaction(Handle):
             ]
             return archived, await _summary(summarise, await self._whole(window, archived))
 
-        made = await self._compact_once(choose, reason, trigger_id)
+        made = await self._compact_once(choose, reason, trigger_id, request)
         assert made is not None  # noqa: S101 - it always chooses
         return made
 
@@ -86,6 +93,7 @@ class WindowCompaction(Handle):
         summarise: Summarise,
         *,
         tools: Sequence[Mapping[str, Any]] = (),
+        request: RequestMark | None = None,
     ) -> Compaction | None:
         """Compact if the policy says so; None if there is no new summary.
 
@@ -96,7 +104,7 @@ class WindowCompaction(Handle):
         async def choose(window: Window) -> tuple[list[Message], Message] | None:
             messages = window.messages
             if isinstance(policy, CompactionSettings):
-                return await self._as_list(await self._whole(window, messages), policy, summarise)
+                return await self._as_list(await self._whole(window, messages), policy, summarise, request)
             archived = [messages[at] for at in archived_by(policy, messages, window.costs, of_tools)]
             return (
                 (archived, await _summary(summarise, await self._whole(window, archived)))
@@ -105,13 +113,16 @@ class WindowCompaction(Handle):
             )
 
         reason = "token_limit" if isinstance(policy, TokenThreshold | CompactionSettings) else "auto"
-        made = again = await self._compact_once(choose, reason, None)
+        made = again = await self._compact_once(choose, reason, None, request)
+        rounds = 0
         if isinstance(policy, TokenThreshold) and policy.keep_last is None:
             while (
                 again is not None and (again.tokens_after or 0) + of_tools > policy.usable
             ):  # the summary is longer than its room
+                rounds += 1
+                part = None if request is None else request.part(rounds)
                 try:
-                    made, again = again, await self._compact_once(choose, reason, None)
+                    made, again = again, await self._compact_once(choose, reason, None, part)
                 except CompactionError as error:
                     log.warning(
                         "session %s: its summary exceeds the limit, and no shorter one could be made: %s",
@@ -122,7 +133,11 @@ class WindowCompaction(Handle):
         return again or made
 
     async def _as_list(
-        self, messages: list[Message], policy: CompactionSettings, summarise: Summarise
+        self,
+        messages: list[Message],
+        policy: CompactionSettings,
+        summarise: Summarise,
+        request: RequestMark | None,
     ) -> tuple[list[Message], Message] | None:
         """Compact the messages like a plain list.
 
@@ -142,18 +157,35 @@ class WindowCompaction(Handle):
         left = [messages[at] for at in found.removed]
         if found.summary is not None:
             return left, found.summary.model_copy(update={"id": None})
-        await self._drop_messages(left, found)
+        await self._drop_messages(left, found, request)
         return None
 
-    async def _drop_messages(self, left: Sequence[Message], found: CompactionResult) -> None:
+    async def _drop_messages(
+        self, left: Sequence[Message], found: CompactionResult, request: RequestMark | None
+    ) -> None:
         if left:
             names = {message.id for message in left}
             places = Places.of(
                 place for message_id, place in (await self._window()).places.items() if message_id in names
             )
-            await self._remove_from_window(EventType.REPLACE, places, found.strategy)
+            await self._remove_from_window(EventType.REPLACE, places, found.strategy, request)
 
-    async def _compact_once(self, choose: Choose, reason: str, trigger_id: str | None) -> Compaction | None:
+    async def compaction(self, compaction_id: str) -> Compaction:
+        """Return a compaction; its summary may be erased.
+
+        Raises `NotFound` if there is none.
+        """
+        found = await self._log.find(compaction_id, redacted=True)
+        if found is None or found.type is not EventType.COMPACTION:
+            raise NotFound(compaction_id, "compaction")
+        (whole,) = await self._log.whole([found])
+        return self._compaction_of(whole)
+
+    async def _compact_once(
+        self, choose: Choose, reason: str, trigger_id: str | None, request: RequestMark | None
+    ) -> Compaction | None:
+        if (done := await self._log.find_made(request)) is not None:
+            return await self.compaction(done.key.id) if done.type is EventType.COMPACTION else None
         while True:
             window = await self._window()
             messages, costs, state = (
@@ -211,7 +243,7 @@ class WindowCompaction(Handle):
                     said = said.model_copy(update={"id": None})
                 return [replace(draft, message=said, data={**draft.data, **leaves}, owed=owed)]
 
-            appended = await self._log.append(decide)
+            appended = await self._log.whole(await self._log.append_once(decide, request))
             await self._touch()
             if appended:
                 self._note_writes(*appended)

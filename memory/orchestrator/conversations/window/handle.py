@@ -17,6 +17,7 @@ from memory.domain.validation import LARGE_TEXT_BYTES
 from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.blobs.large_texts import large_texts
 from memory.orchestrator.conversations.log.events import Draft, Event, EventType
+from memory.orchestrator.conversations.log.folding import left_by
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.conversations.sessions import (
@@ -35,7 +36,14 @@ from memory.orchestrator.conversations.window_exits import WindowExitHandler
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.places import Places
-from memory.orchestrator.storage.requests import MADE_BY, RequestMark, marks_with, was_made_by
+from memory.orchestrator.storage.requests import (
+    CREATED_OVER,
+    MADE_BY,
+    RequestMark,
+    deleted_since,
+    marks_with,
+    was_made_by,
+)
 from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
 
@@ -117,6 +125,11 @@ class Handle:
             )  # deleted and created again since: this handle is of its former life
         return record
 
+    def refuse_later_life(self, request: RequestMark) -> None:
+        """Raise `Conflict` if the session was created again since the request began."""
+        if request.may_have_made(int(str(self._record.body.get(CREATED_OVER, 0)))):
+            raise deleted_since(f"session {self.id!r}")
+
     async def refuse_if_over(self) -> None:
         """Raise `NotFound` if this handle knows that the session has expired.
 
@@ -160,35 +173,52 @@ class Handle:
         for event in events:
             reads.note_write(self._log.life.incarnation, event, self._mark)
 
-    async def _remove_from_window(self, event: EventType, known: Places, reason: str) -> int:
+    async def _remove_from_window(
+        self,
+        event: EventType,
+        known: Places,
+        reason: str,
+        request: RequestMark | None = None,
+        data: Mapping[str, JsonValue] | None = None,
+    ) -> int:
         """Take those of the known places that are in the window out of it.
 
-        Messages that a replacement takes out are passed to `on_window_exit`.
+        Messages that a replacement takes out are passed to `on_window_exit`. Returns
+        how many left. With `data` for the event, it is appended even if none leaves.
         """
-        left = 0
 
         def decide(seen: LogSnapshot) -> list[Draft]:
-            nonlocal left
             leaving = Places.of(place for place in known if place in seen.state.window)
-            left = len(leaving)
             leaves, owed = (
                 self._window_exit.exit_data_and_steps(leaving, seen.state.after)
                 if event is EventType.REPLACE
                 else ({}, ())
             )
             return (
-                [Draft(event, data={"left": leaving.to_json(), "reason": reason, **leaves}, owed=owed)]
-                if left
+                [
+                    Draft(
+                        event,
+                        data={"left": leaving.to_json(), "reason": reason, **leaves, **(data or {})},
+                        owed=owed,
+                    )
+                ]
+                if leaving.ranges or data
                 else []
             )
 
-        await self._append_and_touch(decide)
-        return left
+        done = await self._append_and_touch(decide, request)
+        return 0 if done is None else len(left_by(done.draft))
 
-    async def _append_and_touch(self, decide: Callable[[LogSnapshot], list[Draft]]) -> bool:
-        done = bool(await self._log.append(decide))
+    async def _append_and_touch(
+        self, decide: Callable[[LogSnapshot], list[Draft]], request: RequestMark | None = None
+    ) -> Event | None:
+        """Append an event, and return it; None if `decide` returns none.
+
+        A repeat of the request returns the event of the first attempt.
+        """
+        events = await self._log.append_once(decide, request)
         await self._touch()
-        return done
+        return events[0] if events else None
 
     async def info(self) -> SessionInfo:
         """Return the session's current description."""

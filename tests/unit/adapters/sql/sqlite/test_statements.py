@@ -14,7 +14,7 @@ import pytest
 
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.store import SqliteStore
-from memory.adapters.sql.sqlite.table import table_of
+from memory.adapters.sql.sqlite.table import SqliteTable, table_of
 from memory.domain.scope import Scope
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES
 from memory.policies.entry_query import EntryQuery
@@ -80,7 +80,7 @@ async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(Session, "rows", noting)
         await store.query(query)
-    sql, values = next((s, v) for s, v in seen if f"FROM {query.collection.name}" in s)
+    sql, values = next((s, v) for s, v in seen if f"FROM {query.collection.name}" in s and "ORDER BY" in s)
     return str(
         await store._driver.read(
             lambda session: [step[-1] for step in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)]
@@ -301,6 +301,13 @@ async def test_values_in_bodies_are_found_by_an_index_that_is_asked_for(
         assert [one.key for one in found] == [key_of(n) for n in numbers], why
         plan = await _plan(store, query, monkeypatch)
         assert "ix_samples_body_" in plan, (why, plan)
+    monkeypatch.setattr(SqliteTable, "few_passing", 5)
+    for part, numbers in ((JsonPath(PATH, ">=", 27), [27, 28, 29]), (JsonPath(PATH, ">", "t7"), [8])):
+        query = Query(SAMPLES, where, And((IsNull("valid_to"), part)), (Order("created_at"),))
+        found = (await store.query(query)).records
+        assert [one.key for one in found] == [key_of(n) for n in numbers]
+        plan = await _plan(store, query, monkeypatch)
+        assert "ix_samples_body_" in plan, plan
     for part in (JsonPath(PATH, ">", 20), JsonPath(PATH, "exists"), Not(JsonPath(PATH, "==", 7))):
         plan = await _plan(store, Query(SAMPLES, where, part, (Order("created_at"),)), monkeypatch)
         assert "ix_samples_created_at" in plan or where != within(HERE), plan
