@@ -12,7 +12,7 @@ from haystack.document_stores.errors import DocumentStoreError, DuplicateDocumen
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.utils import Secret
 
-from memory import BlockingMemory, Entry, Filter, MemoryTiersError, PartialWrite
+from memory import BlockingMemory, Entry, Filter, InvalidInput, Memory, MemoryTiersError, PartialWrite
 from tests.fitness.haystack.documents import document_of, fields_of, only_embeddings
 from tests.fitness.haystack.filters import filter_of
 
@@ -31,16 +31,18 @@ class MemoryDocumentStore:
 
     Args:
         config: What `Memory` takes: a URL, a path of a TOML file, or a mapping. Pass a
-            `Secret` for a URL with a password.
+            `Secret` for a URL with a password. It may also be an open `Memory` that was
+            made with `loop="own"`, which several stores share. Its owner closes it, and
+            `to_dict` is refused.
         scope: The scope of the documents.
         dimensions: The length of the embeddings of your documents. Without it,
-            documents with embeddings are refused.
+            documents with embeddings are refused. A `Memory` has an embedder instead.
         tenant: The tenant of the documents.
     """
 
     def __init__(
         self,
-        config: str | dict[str, Any] | Secret,
+        config: str | dict[str, Any] | Secret | Memory,
         scope: str,
         *,
         dimensions: int | None = None,
@@ -50,6 +52,11 @@ class MemoryDocumentStore:
         self._scope = scope
         self._dimensions = dimensions
         self._tenant = tenant
+        if isinstance(config, Memory):
+            if dimensions is not None:
+                raise ValueError("dimensions: are those of the embedder of the memory. Omit the argument")
+            self._memory = BlockingMemory(config if tenant is None else config.for_tenant(tenant))
+            return
         given = config.resolve_value() if isinstance(config, Secret) else config
         embedder: Any = "none" if dimensions is None else only_embeddings(dimensions)
         self._memory = BlockingMemory(given, tenant=tenant, embedder=embedder)
@@ -61,11 +68,18 @@ class MemoryDocumentStore:
         self.close()
 
     def close(self) -> None:
-        """Release the stores of the memory. The next call opens them again."""
-        self._memory.close()
+        """Release the stores of an own memory. The next call opens them again."""
+        if not isinstance(self._config, Memory):
+            self._memory.close()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what makes the same store again."""
+        """Return what makes the same store again.
+
+        Raises:
+            ValueError: The store was made of a `Memory`.
+        """
+        if isinstance(self._config, Memory):
+            raise ValueError("a Memory cannot be saved. Make the store of its configuration instead")
         config = self._config.to_dict() if isinstance(self._config, Secret) else self._config
         settings = {"scope": self._scope, "dimensions": self._dimensions, "tenant": self._tenant}
         return dict(default_to_dict(self, config=config, **settings))
@@ -205,14 +219,18 @@ class MemoryDocumentStore:
         await asyncio.to_thread(self.delete_documents, document_ids)
 
     def _open(self) -> BlockingMemory:
-        self._memory.open()
+        if not isinstance(self._config, Memory):
+            self._memory.open()
         return self._memory
 
     def _known(self, ids: Sequence[str]) -> set[str]:
         """Return those of the ids that have a document."""
         found: set[str] = set()
         for start in range(0, len(ids), READ_AT_ONCE):
-            part = self._open().get_many(scope=self._scope, keys=ids[start : start + READ_AT_ONCE])
+            try:
+                part = self._open().get_many(scope=self._scope, keys=ids[start : start + READ_AT_ONCE])
+            except InvalidInput as error:
+                raise DocumentStoreError(str(error)) from error
             found |= {str(entry.key) for entry in part if entry is not None}
         return found
 
