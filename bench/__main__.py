@@ -35,6 +35,7 @@ from bench import (
     speed,
     startup,
     store,
+    subtrees,
     whole,
 )
 from bench.measure import Figure, report
@@ -56,6 +57,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "browse": browse.browse,
     "keys": keys.keys,
     "scopes": scopes.scopes,
+    "subtrees": subtrees.subtrees,
     "graph": graph.graph,
     "sessions": sessions.sessions,
     "messages": messages.messages,

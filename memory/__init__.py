@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import Conflict as Conflict
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
+    from memory.domain.errors import Forbidden as Forbidden
     from memory.domain.errors import ForkedProcess as ForkedProcess
     from memory.domain.errors import FormatMismatch as FormatMismatch
     from memory.domain.errors import InvalidInput as InvalidInput
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from memory.domain.scopes import ScopeInfo as ScopeInfo
     from memory.domain.scopes import ScopePage as ScopePage
     from memory.domain.session import FoundMessage as FoundMessage
+    from memory.domain.session import SessionInfo as SessionInfo
     from memory.domain.versions import ABSENT as ABSENT
     from memory.facade.config.settings import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
@@ -152,6 +154,8 @@ _HOMES = {
         "TooMuchContention",
         "CorruptRecord",
         "EmbedderMismatch",
+        "Forbidden",
+        "Forbidden",
         "ForkedProcess",
         "FormatMismatch",
         "LegalHoldActive",
@@ -181,7 +185,7 @@ _HOMES = {
     "memory.domain.revert_report": ("RevertReport",),
     "memory.domain.scope": ("Scope", "ScopeKind", "Subtree"),
     "memory.domain.scopes": ("ScopeInfo", "ScopePage"),
-    "memory.domain.session": ("FoundMessage",),
+    "memory.domain.session": ("FoundMessage", "SessionInfo"),
     "memory.domain.versions": ("ABSENT",),
     "memory.agents.manager": (
         "AddTool",
@@ -289,6 +293,7 @@ __all__ = [
     "ExtractedFact",
     "Extraction",
     "Filter",
+    "Forbidden",
     "ForkedProcess",
     "FormatMismatch",
     "FoundEntry",
@@ -345,6 +350,7 @@ __all__ = [
     "SearchTool",
     "SemanticProvider",
     "Session",
+    "SessionInfo",
     "SessionOwnerMismatch",
     "SlidingWindowProvider",
     "StoreAddFailure",

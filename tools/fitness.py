@@ -1,12 +1,13 @@
 """Runs the adapters of agent frameworks against the frameworks' own tests.
 
     python -m tools.fitness                    every framework under tests/fitness
-    python -m tools.fitness --ci               the three that CI runs
+    python -m tools.fitness --ci               the three that CI runs, without nightly tests
     python -m tools.fitness NAME… [-- FLAGS]   these; flags go to pytest
 
 Each framework has an environment of its own in `.fitness/NAME`: what this project pins
-for its tests, then `tests/fitness/NAME/requirements.txt`. It is made again when one of
-the two changes. The last lines are a table of what passed, failed and does not apply.
+for its tests, then `tests/fitness/NAME/requirements.txt`. If there is a `sources.txt`, the
+source archives that it pins are unpacked in `.fitness/NAME/sources`: they have tests
+that wheels lack. The environment is made again when one of these files changes. The last lines are a table of what passed, failed and does not apply.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def make_environment(name: str) -> Path:
     """Return the Python of a framework's environment. Make the environment if needed."""
     folder, requirements = ENVIRONMENTS / name, FITNESS / name / "requirements.txt"
     python, stamp = folder / "bin" / "python", folder / ".made-from"
-    wanted = hashlib.sha256(LOCK.read_bytes() + requirements.read_bytes()).hexdigest()
+    sources = requirements.with_name("sources.txt")
+    files = [LOCK, requirements, *([sources] if sources.exists() else [])]
+    wanted = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return python
     shutil.rmtree(folder, ignore_errors=True)
@@ -53,8 +56,18 @@ def make_environment(name: str) -> Path:
     _install(python, *pinned)
     _install(python, "-r", str(requirements))
     _install(python, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    if sources.exists():
+        _unpack(python, sources, folder / "sources")
     stamp.write_text(wanted)
     return python
+
+
+def _unpack(python: Path, pinned: Path, folder: Path) -> None:
+    options = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes")
+    command = [str(python), "-m", "pip", "download", "-q", *options, "-r", str(pinned), "-d", str(folder)]
+    subprocess.run(command, check=True)
+    for archive in folder.glob("*.tar.gz"):
+        shutil.unpack_archive(archive, folder, filter="data")
 
 
 def _install(python: Path, *arguments: str) -> None:
@@ -101,8 +114,8 @@ def read_outcome(report: Path) -> Outcome:
     return Outcome(passed, failed, tuple(skipped), tuple(not_applicable))
 
 
-def run(name: str, flags: Sequence[str]) -> Outcome:
-    """Run the tests of one framework in its environment."""
+def run(name: str, flags: Sequence[str], *, in_ci: bool) -> Outcome:
+    """Run the tests of one framework in its environment. CI leaves out nightly ones."""
     report = ENVIRONMENTS / f"{name}.xml"
     report.unlink(missing_ok=True)
     python = make_environment(name)
@@ -111,6 +124,7 @@ def run(name: str, flags: Sequence[str]) -> Outcome:
         "MEMORY_FITNESS": name,
         "MEMORY_REQUIRE": ",".join(backend for backend in BACKENDS if backend in named),
         "PYTHONPATH": str(ROOT),
+        **({} if in_ci else {"MEMORY_NIGHTLY": "1"}),
     }
     command = [str(python), "-m", "pytest", "-q", f"--junitxml={report}", "-o", "filterwarnings=default"]
     subprocess.run([*command, str(FITNESS / name), *flags], cwd=ROOT, env=environment)
@@ -123,12 +137,12 @@ def main(arguments: Iterable[str]) -> int:
     if "--" in names:
         names, flags = names[: names.index("--")], names[names.index("--") + 1 :]
     known = list_frameworks()
-    if names == ["--ci"]:
+    if in_ci := names == ["--ci"]:
         names = [name for name in CI if name in known]
     if unknown := [name for name in names if name not in known]:
         print(f"{', '.join(unknown)}: no such framework. There are {', '.join(known)}")
         return 2
-    outcomes = {name: run(name, flags) for name in names or known}
+    outcomes = {name: run(name, flags, in_ci=in_ci) for name in names or known}
     print("\n| framework | passed | failed | not applicable (why) |\n|---|---|---|---|")
     for name, outcome in outcomes.items():
         print(outcome.row(name))

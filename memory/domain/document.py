@@ -71,12 +71,14 @@ class DocumentPage(ResultMixin):
 
     Pass `cursor` to `list` for the next page. It is None on the last page.
 
-    `damaged` counts the documents of this page that cannot be read.
+    `damaged` counts the documents of this page that cannot be read. `degraded` says if
+    the page ended early, because few of many documents pass the filter.
     """
 
     documents: list[DocumentInfo]
     cursor: str | None = None
     damaged: int = 0
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class CheckedValue:
     value: Value
     form: Form
     size: int
+    has_nul: bool = False
+    """Whether a text in JSON may have a NUL."""
 
     @property
     def data(self) -> bytes:
@@ -152,7 +156,8 @@ def check_value(value: object, *, at_once: int | None = None) -> CheckedValue:
         return CheckedValue(copied, "bytes", _check_size(len(copied)))
     exact = _exact_json(value, "value", 1, _Room(MAX_BYTES, at_once))
     text = _json_text(exact)
-    return CheckedValue(exact, "json", _check_size(len(text) if text.isascii() else len(text.encode())))
+    size = _check_size(len(text) if text.isascii() else len(text.encode()))
+    return CheckedValue(exact, "json", size, "\\u0000" in text)
 
 
 def value_from(data: bytes, form: str) -> Value:

@@ -94,6 +94,22 @@ class NotFound(MemoryTiersError, LookupError):
         self.kind = kind
 
 
+class Forbidden(MemoryTiersError):
+    """Raised if a restricted view does not allow a call. No store was touched.
+
+    Make the call on a view that has the scope or the role, or on the memory itself.
+    `field` names the argument or the call that the view does not allow. The error does
+    not tell whether anything exists outside of the view.
+    """
+
+    code = "forbidden"
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
 class Conflict(MemoryTiersError):
     """Raised if a call conflicts with something that is already stored.
 
@@ -261,6 +277,8 @@ class QuotaExceeded(MemoryTiersError):
     An import that runs beside other writers may be stored in part. Then `imported`
     names its file, and the message says how many lines are imported and at which line
     the rest begins.
+
+    In a restricted view, `most` and `held` of a quota over more than the view are 0.
     """
 
     code = "quota_exceeded"
@@ -293,6 +311,15 @@ class QuotaExceeded(MemoryTiersError):
         self.held = held
         self.asked = asked
         self.imported = imported
+
+    def without_totals(self) -> QuotaExceeded:
+        """Return the error without what the quota counts, for restricted views."""
+        error = QuotaExceeded(self.quota, self.where, self.measure, 0, 0, self.asked)
+        error.args = (
+            f"quota '{self.quota}' has no room for {self.asked:,} {self.measure}; nothing was written. Delete"
+            f" some, write less at once, or raise [[quotas]] '{self.quota}'",
+        )
+        return error
 
 
 class ScratchpadFull(MemoryTiersError):

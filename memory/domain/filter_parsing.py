@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from memory.domain import validation
 from memory.domain.corrections import did_you_mean, nearest
@@ -14,12 +14,14 @@ from memory.domain.filters import (
     FIELDS,
     JSON,
     METADATA,
+    VALUE,
     AllOf,
     AnyOf,
     Comparison,
     Filter,
     Negation,
     Operator,
+    check_kind,
     check_path,
     check_size,
     comparison,
@@ -59,8 +61,10 @@ _SYMBOLS = {"==": "$eq", "=": "$eq", "!=": "$ne", "<": "$lt", "<=": "$lte", ">":
 _COMBINING = {"and must all": "$and", "or should any": "$or", "not": "$not", "must_not nor none": "$nor"}
 
 
-def parse_filter(given: object, field: str = "filter") -> Filter:
-    """Return a filter, or its dict, as a checked filter.
+def parse_filter(
+    given: object, field: str = "filter", *, kind: Literal["entry", "document"] = "entry"
+) -> Filter:
+    """Return a filter, or its dict, as a checked filter of entries or documents.
 
     Raises:
         InvalidInput: A key or an operator is unknown, or a value is wrong. The error
@@ -68,6 +72,7 @@ def parse_filter(given: object, field: str = "filter") -> Filter:
     """
     parsed = _parse(given, field, validation.MAX_DEPTH)
     check_size(parsed)
+    check_kind(parsed, kind)
     return parsed
 
 
@@ -96,6 +101,8 @@ def _condition(key: object, value: object, field: str, room: int) -> Filter:
         return AllOf(())
     if key in JSON and isinstance(value, Mapping):
         return _all_of([_inside((key, _text(name)), one, room) for name, one in value.items()])
+    if key == VALUE:
+        _not_an_object(f"{field}.{key}", value)
     if key in SHORT and not (key in FIELDS and isinstance(value, Mapping)):
         return _SHORT_FILTERS[key](f"{field}.{key}", value)
     path = parse_path(key, f"{field}.{key[:80]}")

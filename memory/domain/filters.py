@@ -1,4 +1,4 @@
-"""Filters over the fields, the metadata and the data of entries, and what they mean.
+"""Filters on the fields and the JSON of entries and documents, and what they mean.
 
 A filter is true or false for an entry. These rules hold on every store:
 
@@ -44,12 +44,13 @@ ORDERINGS: Mapping[Operator, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 Reader: TypeAlias = Callable[[str], Any]
-"""Returns the value of a field of one entry; for `metadata` and `data` the whole."""
+"""Returns the value of a field; for `metadata`, `data` and `value` the whole."""
 
 METADATA: Final = "metadata"
 DATA: Final = "data"
-JSON = (METADATA, DATA)
-"""The parts of an entry that are JSON. A path leads into them."""
+VALUE: Final = "value"
+JSON = (METADATA, DATA, VALUE)
+"""The parts of entries and documents that are JSON. A path leads into them."""
 _MOMENTS = ("created_at", "updated_at", "expires_at", "valid_from", "valid_to")
 _LISTS = ("tags", "origins")
 _NUMBERS = ("number_in_conversation", "confidence")
@@ -70,6 +71,8 @@ _TEXTS = (
 )
 FIELDS = (*_TEXTS, *_LISTS, *_NUMBERS, *_MOMENTS)
 """The fields of an entry that a filter can name, besides its metadata and data."""
+DOCUMENT_FIELDS = ("key", "created_at", "updated_at", "expires_at")
+"""The fields of a document that a filter can name, besides its metadata and value."""
 
 MAX_DEPTH, MAX_PARTS, MAX_VALUES = 16, 256, 1_000
 """The most levels, comparisons and listed values of one filter."""
@@ -93,7 +96,7 @@ class Moment:
 
 @explain_guesses
 class Filter:
-    """A condition on entries, for `search`, `retrieve`, `browse`, exports and deletion.
+    """A condition on entries or documents, for searches, lists, exports and deletion.
 
         cheap = Filter.metadata("price") < 3
         drinks = Filter.field("tags").contains("drink")
@@ -124,8 +127,20 @@ class Filter:
         return _path_into(DATA, path)
 
     @staticmethod
+    def value(*path: str) -> FieldPath:
+        """Return a path into the value of a document; compare it to get a filter.
+
+        Args:
+            *path: The keys: `Filter.value("state", "step")`.
+        """
+        return _path_into(VALUE, path)
+
+    @staticmethod
     def field(name: str) -> FieldPath:
-        """Return a field of an entry; compare it to get a filter. See `FIELDS`."""
+        """Return a field of an entry or document; compare it to get a filter.
+
+        See `FIELDS` and `DOCUMENT_FIELDS`.
+        """
         return FieldPath((name,))
 
     @staticmethod
@@ -165,7 +180,7 @@ class Filter:
 class Comparison(Filter):
     """A filter that compares the value at a path.
 
-    Make it with `Filter.field`, `Filter.metadata` or `Filter.data`.
+    Make it with `Filter.field`, `Filter.metadata`, `Filter.data` or `Filter.value`.
     """
 
     path: tuple[str, ...]
@@ -447,6 +462,31 @@ def _json_value(field: str, value: object) -> Any:
     if isinstance(value, date | UUID | Decimal):
         return str(value)
     return validation.json_object(field, {"value": value})["value"]
+
+
+def names(part: Filter, root: str) -> bool:
+    """Return whether a filter compares this field, or a path into it."""
+    match part:
+        case Comparison(path):
+            return path[0] == root
+        case Negation(inner):
+            return names(inner, root)
+        case AllOf(parts) | AnyOf(parts):
+            return any(names(one, root) for one in parts)
+        case _:
+            return False
+
+
+def check_kind(part: Filter, kind: Literal["entry", "document"]) -> None:
+    """Raise `InvalidInput` if entries, or documents, have no field that it compares."""
+    if kind == "entry":
+        if names(part, VALUE):
+            raise InvalidInput("filter.value", "is no field of an entry. Documents have values; write data")
+        return
+    for name in (DATA, *FIELDS):
+        if name not in DOCUMENT_FIELDS and names(part, name):
+            known = ", ".join((METADATA, VALUE, *DOCUMENT_FIELDS))
+            raise InvalidInput(f"filter.{name}", f"is no field of a document. Accepted: {known}")
 
 
 def check_size(part: Filter, room: int = MAX_DEPTH) -> int:

@@ -14,7 +14,7 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, check_patch
 from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.arguments import (
     UNSET,
@@ -67,6 +67,7 @@ from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.facade.runtime.own_loop import OWN, LoopBound
 from memory.facade.runtime.request_ids import request_about
 from memory.facade.runtime.store_paths import on_the_default_file
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.scoped import ScopedMemory
 from memory.facade.search_options import (
     BrowseOptions,
@@ -92,7 +93,7 @@ from memory.policies.window_exit import ELSEWHERE, WindowExitFunction
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.query import Condition, Eq, Ge, Le, Tenant, all_of
+from memory.ports.query import Condition, Eq, Ge, Le, all_of
 from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
@@ -122,6 +123,7 @@ NOUNS = {
     "short_ids": ShortIds,
     "sessions": Sessions,
     "scratchpads": Scratchpads,
+    "scopes": ScopeListing,
     "documents": Documents,
     "artifacts": Artifacts,
     "commands": Commands,
@@ -132,6 +134,7 @@ NOUNS = {
 log = logging.getLogger(__name__)
 
 
+@guard_calls
 @explain_guesses
 class Memory(AsyncContext, LoopBound):
     """One tenant's memory over the configured stores; by default, one SQLite file.
@@ -446,6 +449,39 @@ class Memory(AsyncContext, LoopBound):
         """Return a view of one scope: the same calls without the `scope` argument."""
         return ScopedMemory(self._access, scope_of(scope))
 
+    def restrict(
+        self,
+        scopes: Scope | Subtree | str | Sequence[Scope | Subtree | str] | None = None,
+        *,
+        role: Literal["reader", "writer"] | None = None,
+    ) -> Memory:
+        """Return a view of this memory that has only some scopes, or only reads.
+
+            ada = memory.restrict(["user:ada", "path:teams/red/**"], role="reader")
+
+        Calls that name no scope cover the scopes of the view. A record outside of the
+        view looks exactly like one that does not exist. Sessions are in the view if
+        their user or their scope is, relations if both of their entries are. Ids of
+        outside records are left out of entries.
+
+        A view with `scopes` has no short ids, scratchpads, statistics and other calls
+        for all of the tenant; a view with `role` alone keeps them. No view has calls
+        for the stores, such as `admin.backup`, or reaches another tenant. A new session
+        of a view with `scopes` needs a user of the view, and gets a new id.
+
+        Views can be restricted further. To close the stores, close the memory; closing
+        a view does not close them.
+
+        Args:
+            scopes: One scope or subtree, or several. All of the tenant's by default.
+            role: `"reader"` refuses every call that changes something.
+
+        Raises:
+            Forbidden: This is a view, and it has not all of `scopes`, or not the role.
+                Calls of the returned view raise it before any store is touched.
+        """
+        return Memory._over(self._access.restrict(scopes, role))
+
     # -- writing -----------------------------------------------------------------------
 
     async def write(self, content: str = "", *, scope: Scope | str, **options: Unpack[WriteOptions]) -> Entry:
@@ -602,7 +638,9 @@ class Memory(AsyncContext, LoopBound):
         Raises:
             NotFound: There is no such entry.
         """
-        return (await self._engine.enricher.load_enrichment(self.tenant, id_of(entry_id)))[1]
+        wanted = id_of(entry_id)
+        await self._access.require_entries([wanted])
+        return (await self._engine.enricher.load_enrichment(self.tenant, wanted))[1]
 
     async def write_many(
         self,
@@ -807,7 +845,7 @@ class Memory(AsyncContext, LoopBound):
             StoreUnavailable: No store that was asked answered.
         """
         asked = self._access.entry_query(scope, unless_told=RETRIEVE_LIMIT, **options)
-        return await self._engine.browser.browse(asked)
+        return await self._access.browse(asked)
 
     async def browse(self, scope: Scopes | None = None, **options: Unpack[BrowseOptions]) -> EntryPage:
         """List the active entries of the tenant, or of scopes, by their last change.
@@ -850,7 +888,7 @@ class Memory(AsyncContext, LoopBound):
         asked = self._access.entry_query(
             scope, unless_told=BROWSE_LIMIT, along="updated_at", anywhere=scope is None, **options
         )
-        return await self._engine.browser.browse(asked)
+        return await self._access.browse(asked)
 
     @overload
     async def search(
@@ -991,9 +1029,7 @@ class Memory(AsyncContext, LoopBound):
             validation.whole_limit(limit, default=SEARCH_LIMIT),
         )
         checked, least = search_mode(mode), least_relevance(min_relevance)
-        return await self._engine.message_search.find(
-            Tenant(self.tenant), all_of(*asked), text, most, checked, least
-        )
+        return await self._access.search_messages(all_of(*asked), text, most, checked, least)
 
     # -- derived -----------------------------------------------------------------------
 
@@ -1036,6 +1072,7 @@ class Memory(AsyncContext, LoopBound):
         request = request_about("promote", request_id, asked, source)
 
         async def promote(mark: RequestMark | None) -> Entry:
+            await self._access.require_entries([source])
             return await self._engine.derivation.promote(
                 self.tenant, source, target, overrides=overrides, delete_original=deletes, consistency=waits
             )
@@ -1091,6 +1128,7 @@ class Memory(AsyncContext, LoopBound):
         request = request_about("compact", request_id, asked, *sources)
 
         async def compact(mark: RequestMark | None) -> Entry:
+            await self._access.require_entries(sources)
             return await self._engine.derivation.compact(
                 self.tenant,
                 sources,

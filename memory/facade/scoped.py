@@ -15,12 +15,14 @@ from memory.domain.session import DeletedEntry, ErasedScope
 from memory.facade.arguments import Moment, flag
 from memory.facade.erasure import erase_scope
 from memory.facade.runtime.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import BrowseOptions, RetrieveOptions, SearchOptions, split_search
 from memory.facade.write_options import EntryPatch, WriteOptions, split_options
 from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 
 
+@guard_calls
 @explain_guesses
 class ScopedMemory:
     """A view of one scope, as returned by `memory.scoped(Scope.user("ada"))`.
@@ -113,6 +115,8 @@ class ScopedMemory:
     async def _holds(self, entry_id: str) -> bool:
         """Return whether the scope has an entry with this id, also a retired one."""
         try:
+            if await self._access.outside([entry_id]):
+                return False
             scope = await self._access.engine.scope_of_entry(self._access.tenant, entry_id)
             return scope == self._scope.text
         except NotFound:
@@ -121,12 +125,12 @@ class ScopedMemory:
     async def retrieve(self, **options: Unpack[RetrieveOptions]) -> EntryPage:
         """List the entries of the scope by age; see `Memory.retrieve`."""
         asked = self._access.entry_query(self._scope, unless_told=RETRIEVE_LIMIT, **options)
-        return await self._access.engine.browser.browse(asked)
+        return await self._access.browse(asked)
 
     async def browse(self, **options: Unpack[BrowseOptions]) -> EntryPage:
         """List the entries of the scope by their last change; see `Memory.browse`."""
         asked = self._access.entry_query(self._scope, unless_told=BROWSE_LIMIT, along="updated_at", **options)
-        return await self._access.engine.browser.browse(asked)
+        return await self._access.browse(asked)
 
     @overload
     async def search(

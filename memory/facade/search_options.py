@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
@@ -12,7 +12,7 @@ from memory.domain import validation
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.filter_parsing import SHORT, parse_filter
-from memory.domain.filters import JSON, AllOf, Filter, check_size
+from memory.domain.filters import JSON, AllOf, AnyOf, Comparison, Filter, Negation, check_size
 from memory.facade.arguments import Moment, Vector, check_names, flag, real
 from memory.policies.entry_query import SearchMode
 from memory.policies.ranking.preferences import Preferences
@@ -198,6 +198,18 @@ def and_all(parts: Iterable[Filter | None]) -> Filter | None:
     """Return the conjunction of the given filters; None if there are none."""
     kept = [part for part in parts if part is not None]
     return reduce(operator.and_, kept) if kept else None
+
+
+def comparisons_in(part: Filter) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the path and the value of each comparison in a filter."""
+    match part:
+        case Comparison(path, _, value):
+            yield path, value
+        case AllOf(parts) | AnyOf(parts):
+            for one in parts:
+                yield from comparisons_in(one)
+        case Negation(inner):
+            yield from comparisons_in(inner)
 
 
 _PREFERENCES = frozenset({"boost", "intent", "age_decay", "half_life", "decay_floor"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from memory.domain.errors import LegalHoldActive, NotFound, VersionConflict
+from memory.domain.errors import CorruptRecord, LegalHoldActive, NotFound, VersionConflict
 from memory.domain.filters import Filter
 from memory.domain.ids import Randomness, is_id
 from memory.domain.scope import Scope, Subtree
@@ -465,13 +465,33 @@ class Engine:
             raise NotFound(entry_id)
         return located.record.scope
 
+    async def scopes_of_entries(self, tenant: str, entry_ids: Collection[str]) -> dict[str, str]:
+        """Return the scope of each entry, also of an expired or retired one.
+
+        Every store is asked, whether there are such entries or not, so that the time of
+        the call does not tell. Entries that cannot be read are left out.
+        """
+        keys = [Key(tenant, one) for one in entry_ids if is_id(one)]
+        nobody = Key(tenant, self.placement.new_id(tenant, "nobody"))
+        try:
+            located = await self.placement.locate_many(ENTRIES, [*keys, nobody])
+        except CorruptRecord:
+            located = []
+            for key in keys:
+                with suppress(CorruptRecord):
+                    located += await self.placement.locate_many(ENTRIES, [key, nobody])
+        return {at.record.key.id: at.record.scope for at in located if at.record is not None}
+
     async def delete_many(
-        self, tenant: str, scope: Scope | Subtree | None, passing: Filter, *, retired: bool = False
+        self, tenant: str, scopes: Sequence[Scope | Subtree], passing: Filter, *, retired: bool = False
     ) -> DeletedEntries:
-        """Delete every entry that passes the filter when it is deleted."""
+        """Delete every entry that passes the filter when it is deleted.
+
+        Without scopes, those of the whole tenant are deleted.
+        """
         deleted, is_complete = 0, True
         held, kept = list[str](), dict[str, None]()
-        where = where_of(tenant, () if scope is None else (scope,))
+        where = where_of(tenant, scopes)
         async for record in self.browser.every_record(ENTRIES, where, passing=passing):
             try:
                 one = await self._delete_passing(record, satisfies(passing), retired)

@@ -42,6 +42,11 @@ class ContextRequest:
     """Whether calls without a result get a placeholder result, as models require."""
     earlier: Sequence[Message] = field(default_factory=tuple)
     """Archived summaries for a layered read."""
+    as_stored: bool = False
+    """Whether no message is added, moved behind its call or left out.
+
+    Then only `last` is considered, and it counts all messages.
+    """
 
     @property
     def newest(self) -> int | None:
@@ -64,6 +69,8 @@ def read_out(
     The messages are the end of the window, which has `count` messages in all. For
     `said_by_then` see `fit_in_steps`.
     """
+    if asked.as_stored:
+        return _as_stored(window, costs, count, version, asked.last)
     places = {id(message): at for at, message in enumerate(window.messages)}
     if asked.completes:
         said_by_then = [*said_by_then, *(said_by_then[found.position] for found in window.interrupted)]
@@ -109,6 +116,22 @@ def read_out(
         ],
         tools_tokens,
         [layer_of(message) for message in shown],
+    )
+
+
+def _as_stored(
+    window: MessageArrangement, costs: Sequence[int], count: int, version: int, last: int | None
+) -> Context:
+    first = 0 if last is None else max(0, len(window.messages) - last)
+    shown = window.messages[first:]
+    return Context(
+        list(shown),
+        list(costs[first:]),
+        version,
+        count - len(shown),
+        invalid=[str(window.messages[at].id) for at in window.invalid_response if at >= first],
+        interrupted=[open_call.call.id for open_call in window.interrupted if open_call.position >= first],
+        layers=[layer_of(message) for message in shown],
     )
 
 

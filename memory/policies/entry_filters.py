@@ -1,4 +1,7 @@
-"""Filters of callers as conditions for stores, and the check of each record."""
+"""Filters of callers as conditions for stores, and the check of each record.
+
+The records are entries or documents.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ _COMPARISONS: Mapping[str, Callable[[str, FieldValue], Condition]] = {
     ">=": Ge,
 }
 _KEY = "key"
-"""The key of an entry, which is in the body."""
+"""The key of an entry, which is in the body. That of a document is a field."""
 _TEXTS = ("title", "content")
 UNSEARCHED = "unsearched"
 """In the body of an entry that no search finds: its title and its content.
@@ -54,11 +57,12 @@ def satisfies(part: Filter | None) -> Callable[[Record], bool]:
     """Return whether records pass the filter, exactly as `memory.domain.filters`."""
     if part is None:
         return lambda _record: True
-    return lambda record: part.test(lambda name: _value(record, name))
+    return lambda record: part.test(lambda name: value_in(record, name))
 
 
-def _value(record: Record, name: str) -> Any:
-    if name == _KEY or name in JSON:
+def value_in(record: Record, name: str) -> Any:
+    """Return the value of a field that a filter names; for JSON the whole."""
+    if name in JSON or (name == _KEY and _KEY not in record.fields):
         return record.body.get(name)
     if name in _TEXTS:
         return shown_texts(record).get(name, "" if name == "content" else None)
@@ -109,10 +113,9 @@ def _exact_condition(part: Comparison, collection: Collection) -> Condition | No
     name = part.path[0]
     if name in JSON and part.operator != "contains" and all(map(_is_scalar, _values(part))):
         return JsonPath(part.path, part.operator, part.value)
-    if name == _KEY and part.operator != "exists":
-        return JsonPath((_KEY,), part.operator, part.value)
-    if name in JSON or name in _IN_NO_FIELD:
-        return None
+    if name in JSON or (name in _IN_NO_FIELD and collection.field(name) is None):
+        in_body = name == _KEY and part.operator != "exists"
+        return JsonPath((_KEY,), part.operator, part.value) if in_body else None
     field = _OWN_ID if name == "id" and collection.field(_OWN_ID) else name
     declared = collection.field(field)
     kind = SYSTEM_TYPES[field] if declared is None else declared.type

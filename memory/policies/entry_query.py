@@ -46,6 +46,8 @@ class EntryQuery:
     """Only entries of this conversation are returned."""
     messages: bool = False
     """Whether messages of the sessions of these scopes are searched too."""
+    sessions: tuple[str, ...] | None = None
+    """Their sessions, so that the words of others count nowhere; None to find them."""
     along: Literal["created_at", "updated_at"] = "created_at"
     """The time by which browsing orders."""
     updated_before: datetime | None = None

@@ -1,10 +1,10 @@
 """Questions to stores: partitions, filters, order, cursors, counts and searches.
 
-A `Query` or `Search` must name partitions or one whole tenant. `Everywhere` is for
-maintenance alone: no facade call produces one.
+A `Query` or `Search` must name partitions, subtrees of one tenant or one whole tenant.
+`Everywhere` is for maintenance alone: no facade call produces one.
 
 Clauses (`memory.ports.contract.clauses`): query.*, filter.*, search.*, lexical.*,
-semantic.*, isolation.where, everywhere.all, refused.questions.
+semantic.*, isolation.where, everywhere.all, under.*, refused.questions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ class Under:
 
     `prefixes` are texts of scopes that end with `/`, so they match whole labels only.
     There is at least one. They and `scopes` are compared as bytes: nothing in them is a
-    pattern. Needs the capability `tenant_wide`.
+    pattern. They may overlap; a record is found once. Needs the capability
+    `tenant_wide`.
+
+    A `BaseStore` answers questions for it by questions for the partitions that exist
+    there, unless the adapter sets `answers_under`.
     """
 
     tenant: str

@@ -32,7 +32,7 @@ from memory.ports.store import Store
 from memory.ports.text import bm25, query_words, rarity
 from memory.ports.vector_scan import exact_cosines
 
-ASKED_AT_ONCE = 500
+ASKED_AT_ONCE = 2_000
 """The most partitions of one group."""
 Ranked = list[tuple[float, str, str]]
 """Negative score, id and scope of records, best first."""

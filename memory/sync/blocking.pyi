@@ -211,6 +211,12 @@ class BlockingMemory:
     ) -> None: ...
     def for_tenant(self, tenant: str) -> BlockingMemory: ...
     def scoped(self, scope: Scope | str) -> BlockingScopedMemory: ...
+    def restrict(
+        self,
+        scopes: Scope | Subtree | str | Sequence[Scope | Subtree | str] | None = ...,
+        *,
+        role: Literal["reader", "writer"] | None = ...,
+    ) -> BlockingMemory: ...
     def write(self, content: str = ..., *, scope: Scope | str, **options: Unpack[WriteOptions]) -> Entry: ...
     def write_with_report(
         self,
@@ -469,7 +475,13 @@ class BlockingDocuments:
         self, scope: Scope | str, key: str, *, expected_version: ExpectedVersion | None = ...
     ) -> bool: ...
     def delete_many(
-        self, scope: Scope | str, *, prefix: str = ..., start: str | None = ..., stop: str | None = ...
+        self,
+        scope: Scope | str,
+        *,
+        prefix: str = ...,
+        start: str | None = ...,
+        stop: str | None = ...,
+        filter: FilterInput | None = ...,
     ) -> int: ...
     def apply(
         self, changes: Sequence[DocumentChange], *, atomic: bool = ...
@@ -491,6 +503,7 @@ class BlockingDocuments:
         start: str | None = ...,
         stop: str | None = ...,
         reverse: bool = ...,
+        filter: FilterInput | None = ...,
         values: bool = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
@@ -567,6 +580,7 @@ class BlockingSession:
         start: Literal["any", "user"] | None = ...,
         min_relevance: float | None = ...,
     ) -> Context: ...
+    def window(self, last: int | None = ...) -> Context: ...
     def history(
         self,
         *,

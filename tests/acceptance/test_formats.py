@@ -148,6 +148,7 @@ async def test_a_recognised_item_may_have_no_text(memory: Memory, format: str, i
     [
         ("role", "auto", {"utterance": "hi"}),
         ("type", "openai_responses", {"type": "telegram", "text": "hi"}),
+        ("type", "openai_responses", {"text": "hi"}),
         ("content[1]", "bedrock", {"role": "user", "content": [{"text": "hi"}, {"telegram": "hi"}]}),
         ("parts[0]", "gemini", {"role": "user", "parts": [{"telegram": "hi"}]}),
         ("parts[0].text", "vercel", {"role": "user", "parts": [{"type": "text", "text": 7}]}),
@@ -259,6 +260,60 @@ async def test_messages_of_several_formats_stay_what_they_are(memory: Memory) ->
     assert [one.raw for one in messages if one.role.value == "user"][: len(items)] == items
     over = (await session.context()).to("anthropic")
     assert all(one["role"] in ("user", "assistant") for one in over)
+
+
+# -- the window as it was appended -----------------------------------------------------
+
+
+def calls(*ids: str) -> list[dict[str, Any]]:
+    return [{"type": "function_call", "call_id": one, "name": "f", "arguments": "{}"} for one in ids]
+
+
+def results(*ids: str) -> list[dict[str, Any]]:
+    return [{"type": "function_call_output", "call_id": one, "output": f"of {one}"} for one in ids]
+
+
+HELLO = {"role": "user", "content": "hello"}
+AS_APPENDED = {
+    "a result after the next message": [HELLO, *calls("c1"), HELLO, *results("c1"), HELLO],
+    "results in another order": [HELLO, *calls("c1", "c2"), *results("c2", "c1")],
+    "a call without a result": [HELLO, *calls("c1", "c2"), *results("c2"), HELLO],
+    "a result without a call": [*results("c1"), HELLO],
+    "two results": [*calls("c1"), *results("c1", "c1")],
+    "system messages in between": [HELLO, {"role": "system", "content": "be brief"}, HELLO],
+}
+
+
+@pytest.mark.parametrize("case", AS_APPENDED)
+async def test_the_window_is_as_it_was_appended(memory: Memory, case: str) -> None:
+    session, items = memory.session("s1"), AS_APPENDED[case]
+    for item in items:
+        await session.append(item, format="openai_responses")
+    for most in (None, *range(len(items) + 2)):
+        read = await session.window(last=most)
+        expected = items if most is None else items[len(items) - min(most, len(items)) :]
+        assert read.to("openai_responses") == expected
+        assert read.left_out == len(items) - len(expected)
+    assert [one.id for one in read.messages] == [one.message.id for one in (await session.history()).items]
+    context = await session.context()
+    assert (read.invalid, read.interrupted) == (context.invalid, context.interrupted)
+
+
+async def test_a_window_of_a_long_session_has_its_end_with_summary_and_system_message_first(
+    memory: Memory,
+) -> None:
+    session = memory.session("s1", system="You help.")
+    await session.append([{"role": "user", "content": f"hello {n}"} for n in range(100)])
+    await session.compact(lambda messages: "they said hello", keep_last=40)
+    await session.exclude(str((await session.window(last=1)).messages[0].id))
+    for read in (session, (await memory.sessions.create("s2")) and memory.session("s1")):
+        texts = [message.text for message in (await read.window()).messages]
+        assert (texts[0], texts[2:]) == ("You help.", [f"hello {n}" for n in range(60, 99)])
+        assert "they said hello" in texts[1]
+        for most in (1, 39, 40, 41):
+            assert [message.text for message in (await read.window(last=most)).messages] == texts[-most:]
+    with pytest.raises(InvalidInput, match="last"):
+        await session.window(last=-1)
 
 
 # -- pop -------------------------------------------------------------------------------

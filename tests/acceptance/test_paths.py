@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from memory import InvalidInput, LegalHoldActive, Memory, Quota, QuotaExceeded, Scope, Subtree
+from memory import (
+    InvalidInput,
+    InvalidScopePromotion,
+    LegalHoldActive,
+    Memory,
+    Quota,
+    QuotaExceeded,
+    Scope,
+    Subtree,
+)
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import HOUR, USER, Clock
 
@@ -144,7 +153,7 @@ async def test_promotion_goes_from_sessions_to_paths_and_from_paths_to_organisat
     shared = await plain.promote(said.id, to=Scope.path("teams", "red"))
     assert shared.scope == Scope.path("teams", "red")
     assert (await plain.promote(shared.id, to=Scope.org("acme"))).scope == Scope.org("acme")
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidScopePromotion):
         await plain.promote(shared.id, to=USER)
 
 

@@ -1,12 +1,13 @@
 """Where adapters of frameworks run, and the tests that do not apply to them.
 
 A module of tests may have a dict `NOT_APPLICABLE`: the name of a test and why it cannot
-pass, as in `{"test_x": "reason", "test_y[redis]": "reason"}`. Each of these tests must
+pass, as in `{"test_x": "reason", "test_y[*-redis]": "reason"}`. Each of these tests must
 fail, so that the dict is exactly the list of what cannot pass.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,16 +33,23 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str,
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Expect the failure of each test that does not apply; refuse unknown names."""
-    unused: dict[tuple[str, str], None] = {}
+    unused: set[tuple[str, str]] = set()
+    used: set[tuple[str, str]] = set()
     for item in items:
         module = getattr(item, "module", None)
-        reasons: dict[str, str] = getattr(module, "NOT_APPLICABLE", {})
-        unused |= {(module.__name__, name): None for name in reasons} if module else {}
-        for name in {item.name, item.name.partition("[")[0]} & reasons.keys():
-            item.add_marker(pytest.mark.xfail(reason=reasons[name], strict=True))
-    for item in items:
-        for name in (item.name, item.name.partition("[")[0]):
-            unused.pop((getattr(getattr(item, "module", None), "__name__", ""), name), None)
-    if unused and not any("::" in argument for argument in config.args):
-        names = ", ".join(f"{module}: {name}" for module, name in unused)
+        for name, reason in getattr(module, "NOT_APPLICABLE", {}).items():
+            place = (item.path.name, name)
+            unused.add(place)
+            if _is_named(item, name):
+                used.add(place)
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+    chosen = any("::" in argument for argument in config.args) or config.option.keyword
+    if (unknown := unused - used) and not chosen:
+        names = ", ".join(f"{file}: {name}" for file, name in sorted(unknown))
         raise pytest.UsageError(f"NOT_APPLICABLE names tests that do not exist: {names}")
+
+
+def _is_named(item: pytest.Item, name: str) -> bool:
+    """Return whether a name is that of the test, or of the test with its parameters."""
+    pattern = re.escape(name).replace(r"\*", ".*")
+    return re.fullmatch(pattern, item.name) is not None or item.name.partition("[")[0] == name

@@ -184,7 +184,7 @@ class Reader:
         asked = EntryQuery(o.tenant, (o.scope,), limit=10_000)
 
         async def everything() -> list[Entry]:
-            return [e async for e in self.engine.browser.everything(o.tenant, o.scope)]
+            return [e async for e in self.engine.browser.everything(o.tenant, [o.scope])]
 
         await self.answered("everything", asked, everything)
 

@@ -10,8 +10,8 @@ from typing import Any
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.ports.full_scan import scan
-from memory.ports.query import Query, within
-from memory.ports.record import Record
+from memory.ports.query import Query, Under, within
+from memory.ports.record import Partition, Record
 
 FIELDS = ("type", "tags", "valid_from", "valid_to", "model")
 
@@ -23,11 +23,18 @@ async def read(engine: Engine) -> None:
 
 
 def kept(engine: Engine) -> list[str]:
-    """The collections and scopes of which there are forms that choose."""
+    """The collections and scopes of which there are forms that choose; a subtree is
+    named by its prefixes and scopes.
+    """
     return sorted(
-        f"{view.collection.name} of {view.partition.scope}"
-        for view in engine.partition_indexes._kept.values()
+        f"{view.collection.name} of {_named(view.place)}" for view in engine.partition_indexes._kept.values()
     )
+
+
+def _named(place: Partition | Under) -> str:
+    if isinstance(place, Partition):
+        return place.scope
+    return ", ".join([*(f"{prefix}**" for prefix in place.prefixes), *place.scopes])
 
 
 async def astray(engine: Engine) -> list[str]:
@@ -35,9 +42,10 @@ async def astray(engine: Engine) -> list[str]:
     what the process wrote since; of what only that wrote.
     """
     wrong = []
-    for (store, _, partition), view in list(engine.partition_indexes._kept.items()):
+    for (store, _, place), view in list(engine.partition_indexes._kept.items()):
         await engine.partition_indexes._bring_up(store, view)
-        query = Query(view.collection, within(partition), roles=BROWSED)
+        where = within(place) if isinstance(place, Partition) else place
+        query = Query(view.collection, where, roles=BROWSED)
         there = {
             row.key.id: _told(row, row.vector)
             async for page in scan(store, query)

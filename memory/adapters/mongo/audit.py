@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 from memory.adapters.mongo.codec import DERIVED, QUARANTINED, Document, held_in, key_in, words_of
 from memory.adapters.mongo.filters import OURS
+from memory.adapters.mongo.paths import PATHS, copies_of
 from memory.adapters.mongo.quarantine import Quarantine
 from memory.adapters.mongo.table import Table, as_it_was
 from memory.ports import lexical
-from memory.ports.rows import RECORD
+from memory.ports.rows import RECORD, Row
 
 
 async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int:
@@ -30,6 +31,8 @@ async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int
         if row is None and QUARANTINED not in document:
             continue  # a read reports it
         indexed = row is not None and row.type == RECORD and bool(table.collection.texts)
+        if row is not None and row.type == RECORD and table.labels:
+            await _audit_copies(table, document, row, problems, repair=repair)
         wanted = words_of(lexical.index(table.collection, row.texts)) if indexed and row is not None else {}
         if {name: document[name] for name in DERIVED if name in document} == wanted:
             continue
@@ -47,6 +50,23 @@ async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int
                 f"{table.collection.name}: the words of {key_in(document).id} are not those of its texts"
             )
     return checked
+
+
+async def _audit_copies(
+    table: Table, document: Document, row: Row, problems: list[str], *, repair: bool
+) -> None:
+    """Compare the copies of values in the body, and add those that are missing.
+
+    A copy that is missing is no problem: its writer did not know the path.
+    """
+    found, wanted = document.get(PATHS, {}), copies_of(row.body, table.labels)
+    wrong = [label for label in table.labels.values() if label in found and found[label] != wanted.get(label)]
+    problems += (
+        [f"{table.collection.name}: a copy of a value of {row.id} is not that in its body"] if wrong else []
+    )
+    if repair and any(found.get(label) != copy for label, copy in wanted.items()):
+        same = table.at(key_in(document)) | as_it_was(document)
+        await table.documents.update_one(same, {"$set": {f"{PATHS}.{n}": copy for n, copy in wanted.items()}})
 
 
 async def audit_foreign(table: Table, problems: list[str]) -> None:

@@ -23,7 +23,7 @@ from pymongo.errors import BulkWriteError, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.mongo.codec import QUARANTINED, Document, document_of, held_in, key_in
+from memory.adapters.mongo.codec import QUARANTINED, Document, held_in, key_in
 from memory.adapters.mongo.errors import is_collision, is_only_refusals, is_refused
 from memory.adapters.mongo.quarantine import Quarantine
 from memory.adapters.mongo.single import WriteContext
@@ -161,7 +161,7 @@ class WriteBatch:
     # -- writing -----------------------------------------------------------------------
 
     def lay_out(self, collection: Collection, row: Row) -> Document:
-        document = document_of(row)
+        document = self._backing.table(collection).encode(row)
         if self._ahead is not None:
             self._ahead.add(self._backing.table(collection), document)
         return document

@@ -6,9 +6,9 @@ id. MongoDB's own index keeps it unique, also on a sharded cluster whose shard k
 begins with the tenant.
 
 A document also has a `checksum` of the row and a `token` that identifies this version.
-Indexes use `owing`, and the `stems` and `length` of the words. JSON stays text, because
-BSON cannot store all of it: keys that are empty, contain NUL or a dot, or begin with
-`$`.
+Indexes use `owing`, the `stems` and `length` of the words, and the copies of `paths`.
+JSON stays text, because BSON cannot store all of it: keys that are empty, contain NUL
+or a dot, or begin with `$`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import bson
 from bson.int64 import Int64
 
+from memory.adapters.mongo.paths import PATHS, Labels, copies_of
 from memory.ports import lexical
 from memory.ports.batch import NOTHING, StoredRow
 from memory.ports.collections import Collection
@@ -83,8 +84,11 @@ def is_text(value: str) -> bool:
 # -- writing ---------------------------------------------------------------------------
 
 
-def document_of(row: Row) -> Document:
-    """Encode a row, with a new token. Raises `Unstorable` if it is too large."""
+def document_of(row: Row, labels: Labels | None = None) -> Document:
+    """Encode a row, with a new token. Raises `Unstorable` if it is too large.
+
+    `labels` names the paths in bodies of which documents have a copy.
+    """
     document: Document = {"_id": {"tenant": row.tenant, "id": row.id}}
     document |= {name: value for name, value in zip(Row._fields, row, strict=True) if value is not None}
     if row.type != RECORD:
@@ -96,6 +100,8 @@ def document_of(row: Row) -> Document:
         document["owing"] = True
     if row.words is not None:
         document |= words_of(row.words)
+    if labels and row.type == RECORD:
+        document[PATHS] = copies_of(row.body, labels)
     document |= {"token": _tokens.getrandbits(63), "checksum": checksum(row)}
     elements = sum([len(value) for value in row.fields.values() if isinstance(value, tuple | list)])
     if (

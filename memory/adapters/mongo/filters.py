@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memory.adapters.mongo.codec import EVERYWHERE, Document, raw_value_in, value_in
+from memory.adapters.mongo.paths import Labels, path_condition
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
 from memory.ports.query import (
@@ -25,6 +26,7 @@ from memory.ports.query import (
     Has,
     In,
     IsNull,
+    JsonPath,
     Le,
     Lt,
     Not,
@@ -103,8 +105,9 @@ def both(first: Document, second: Document) -> Document:
 class Conditions:
     """Conditions on fields, validated by `memory.ports.query_validation`."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, labels: Labels | None = None) -> None:
         self._collection = collection
+        self._labels = labels or {}
 
     def query(self, query: Query) -> Document:
         """Match the results of a query, without its cursor."""
@@ -120,16 +123,31 @@ class Conditions:
 
     # -- filters -----------------------------------------------------------------------
 
-    def filter(self, part: Condition | None) -> Document:
+    def filter(self, part: Condition | None, *, wide: bool = True) -> Document:
+        """Return the condition.
+
+        If a value in a body is unknown, the comparison is true if it is `wide`, and
+        false below a negation.
+        """
         match part:
             case None:
                 return ALWAYS
             case And(parts):
-                return {"$and": [self.filter(p) for p in parts]} if parts else ALWAYS
+                return {"$and": [self.filter(p, wide=wide) for p in parts]} if parts else ALWAYS
             case Or(parts):
-                return {"$or": [self.filter(p) for p in parts]} if parts else NEVER
+                return {"$or": [self.filter(p, wide=wide) for p in parts]} if parts else NEVER
             case Not(inner):
-                return {"$nor": [self.filter(inner)]}
+                return {"$nor": [self.filter(inner, wide=not wide)]}
+            case JsonPath(path):
+                label = self._labels.get(path)
+                if label is None:
+                    return ALWAYS if wide else NEVER
+                return path_condition(label, part, wide=wide)
+            case _:
+                return self._on_field(part)
+
+    def _on_field(self, part: Condition) -> Document:
+        match part:
             case IsNull(field):
                 return NEVER if field == "owing" else {_path(field): {"$eq": None}}
             case Has(field, tag):

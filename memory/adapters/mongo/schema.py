@@ -15,6 +15,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError
 
 from memory.adapters.mongo.codec import EVERYWHERE, Document
+from memory.adapters.mongo.paths import Labels, fill_copies, path_indexes
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, FieldType
 from memory.ports.formats import FormatNote, current_note
@@ -39,7 +40,7 @@ class CollectionNames:
         return self.prefix + collection.name
 
 
-def indexes(collection: Collection) -> list[IndexModel]:
+def indexes(collection: Collection, labels: Labels | None = None) -> list[IndexModel]:
     """Return a collection's indexes besides the one on `_id`."""
     some = [
         # Newest first, and the number of words of a partition's records, without
@@ -111,22 +112,29 @@ def indexes(collection: Collection) -> list[IndexModel]:
                 _ascending("tenant", *paths, "scope"), name=f"several_{number}", partialFilterExpression=there
             )
         )
-    return some
+    return [*some, *path_indexes(labels or {})]
 
 
 async def make_ready(
-    store: str, database: AsyncDatabase[Document], names: CollectionNames, collections: Sequence[Collection]
+    store: str,
+    database: AsyncDatabase[Document],
+    names: CollectionNames,
+    collections: Sequence[Collection],
+    labels: Mapping[str, Labels],
 ) -> str | None:
     """Create missing collections and indexes, and return the note of the format.
 
-    It is safe beside other processes that do the same.
+    It is safe beside other processes that do the same. `labels` names the paths in
+    bodies that have an index, by collection.
     """
     noted = await _require_version(store, database, names)
     wanted = {names.of(collection): collection for collection in collections}
     async for found in await database.list_collections(filter={"name": {"$in": list(wanted)}}):
         _require_plain(store, found)
     for name, collection in wanted.items():
-        await database[name].create_indexes(indexes(collection))
+        paths = labels.get(collection.name, {})
+        await database[name].create_indexes(indexes(collection, paths))
+        await fill_copies(database[name], database[names.schema], paths)
     await database[names.quarantine].create_indexes(
         [IndexModel(_ascending("collection", "tenant", "scope"), name="where")]
     )

@@ -59,7 +59,7 @@ async def put_one(backing: WriteContext, write: Put) -> Outcome:
     row = row_of(write.collection, write.record)
     if write.record.generation is None:
         row = row._replace(generation=backing.directory.likely(partition))
-    document = document_of(row)
+    document = table.encode(row)
     place = _blindly(write)
     for _ in range(ROUNDS):
         if await _try_store(backing.directory, table, write, document, place):
@@ -72,7 +72,7 @@ async def put_one(backing: WriteContext, write: Put) -> Outcome:
             return decision.outcome
         if write.record.generation is None and row.generation != generations[partition]:
             row = row._replace(generation=generations[partition])
-            document = document_of(row)
+            document = table.encode(row)
         place = _INSERTED if found is None else _merge_options(unchanged_expression(found))
     raise backing.busy()
 

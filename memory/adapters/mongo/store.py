@@ -29,6 +29,7 @@ from memory.adapters.mongo.connection import (
 )
 from memory.adapters.mongo.errors import translate
 from memory.adapters.mongo.partitions import Directory, IdlePartitions
+from memory.adapters.mongo.paths import is_comparable, labels_of
 from memory.adapters.mongo.quarantine import DamagedDocument, Quarantine
 from memory.adapters.mongo.reading import Deletion
 from memory.adapters.mongo.schema import SCHEMA, CollectionNames, make_ready, swap_format, versions_of
@@ -44,7 +45,7 @@ from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import DuePage
 from memory.ports.quarantine import sound, try_quarantine
-from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Words
+from memory.ports.query import Count, Everywhere, Hit, JsonPath, Page, Query, Search, Tenant, Words
 from memory.ports.record import JsonValue, Key, Partition, Record, Stored
 from memory.ports.rows import row_of
 from memory.ports.server_probe import expect_server
@@ -106,14 +107,23 @@ class MongoStore(BaseStore):
         try:
             found = await self._inspect(client, heartbeats)
             database = database_of(client, self._config, found)
-            self._take_format(await make_ready(self.name, database, self._names, collections))
+            labels = {name: labels_of(paths) for name, paths in self.json_paths.items()}
+            self._take_format(await make_ready(self.name, database, self._names, collections, labels))
         except BaseException:
             await heartbeats.close(client)
             raise
         self._client, self._heartbeats, self._found = client, heartbeats, found
         thresholds, majority, sharded = self._config.thresholds, found.transactions, found.sharded
         tables = {
-            c.name: Table(c, database, self._names, thresholds, majority=majority, sharded=sharded)
+            c.name: Table(
+                c,
+                database,
+                self._names,
+                thresholds,
+                majority=majority,
+                sharded=sharded,
+                labels=labels.get(c.name),
+            )
             for c in collections
         }
         directory, quarantine = (
@@ -225,6 +235,10 @@ class MongoStore(BaseStore):
         found, (schema, _) = await inspect(self.name, client), await versions_of(database, self._names)
         return found, schema, await database[self._names.quarantine].count_documents({})
 
+    def _reads_json(self, part: JsonPath) -> bool:
+        """Whether documents have a copy of the value."""
+        return any(part.parts in paths for paths in self.json_paths.values()) and is_comparable(part)
+
     async def _read_format(self) -> str | None:
         return (await self._to_its_end(versions_of(self._live_client()[self._config.database], self._names)))[
             1
@@ -302,7 +316,8 @@ class MongoStore(BaseStore):
         return await self._to_its_end(sound(lambda: reading.query(table, query), self._quarantine))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
-        return len(bson.encode(document_of(row_of(collection, record))))
+        labels = labels_of(self.json_paths.get(collection.name, ()))
+        return len(bson.encode(document_of(row_of(collection, record), labels)))
 
     async def _count(self, query: Query) -> Count:
         return await self._to_its_end(reading.count(self._table(query.collection), query))

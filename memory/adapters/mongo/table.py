@@ -11,12 +11,14 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from memory.adapters.mongo.codec import QUARANTINED, Document, address
+from memory.adapters.mongo.codec import QUARANTINED, Document, address, document_of
 from memory.adapters.mongo.filters import Conditions
+from memory.adapters.mongo.paths import Labels
 from memory.adapters.mongo.schema import CollectionNames
 from memory.adapters.mongo.thresholds import Thresholds
 from memory.ports.collections import Collection
 from memory.ports.record import Key
+from memory.ports.rows import Row
 
 REFUSED: Document = {"$toInt": "$_id"}
 """Expression that fails, because no `_id` of ours is a number."""
@@ -39,11 +41,13 @@ class Table:
         *,
         majority: bool,
         sharded: bool,
+        labels: Labels | None = None,
     ) -> None:
         self._sharded = sharded
+        self.labels = labels or {}
         self.collection = collection
         self.thresholds = thresholds
-        self.conditions = Conditions(collection)
+        self.conditions = Conditions(collection, self.labels)
         self.documents: AsyncCollection[Document] = database[names.of(collection)]
         self.unwaited = self.documents.with_options(write_concern=WriteConcern(1))
         self.settled = (
@@ -54,6 +58,10 @@ class Table:
     def name(self) -> str:
         """The collection's name in the database."""
         return self.documents.name
+
+    def encode(self, row: Row) -> Document:
+        """Return the document of a row. Raises `Unstorable` if it is too large."""
+        return document_of(row, self.labels)
 
     def at(self, key: Key) -> Document:
         """Return a filter that matches the document of the key.

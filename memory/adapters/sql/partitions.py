@@ -45,9 +45,9 @@ class Directory(ABC, Generic[C]):
     async def numbers(self, connection: C, where: Where) -> list[int]:
         """Return the numbers of the partitions that ever held anything, ascending."""
         if isinstance(where, Tenant):
-            return await self._numbers(connection, where.tenant)
+            return sorted(await self._numbers(connection, "WHERE p.tenant = ?", [where.tenant]))
         if isinstance(where, Everywhere):
-            return await self._numbers(connection, None)
+            return sorted(await self._numbers(connection, "", []))
         if isinstance(where, Under):
             return await self._numbers_under(connection, where)
         return sorted(
@@ -59,8 +59,8 @@ class Directory(ABC, Generic[C]):
         numbers = {known.number for known in (await self._find_all(connection, named)).values()}
         ranges = " OR ".join(["p.scope >= ? AND p.scope < ?"] * len(where.prefixes))
         bounds = [bound for prefix in where.prefixes for bound in (prefix, behind_prefix(prefix) or "")]
-        rows = await self._list(connection, f"WHERE p.tenant = ? AND ({ranges})", [where.tenant, *bounds])
-        return sorted(numbers | {number for number, _, _ in rows})
+        found = await self._numbers(connection, f"WHERE p.tenant = ? AND ({ranges})", [where.tenant, *bounds])
+        return sorted(numbers.union(found))
 
     async def _find_all(
         self, connection: C, partitions: Iterable[Partition]
@@ -228,8 +228,8 @@ class Directory(ABC, Generic[C]):
         """Return scope, number and generation of the tenant's existing scopes."""
 
     @abstractmethod
-    async def _numbers(self, connection: C, tenant: str | None) -> list[int]:
-        """Return the numbers of a tenant's partitions, or of all, ascending."""
+    async def _numbers(self, connection: C, which: str, values: Sequence[str]) -> list[int]:
+        """Return the numbers of the partitions `p` that `which` selects."""
 
     @abstractmethod
     def _quoted_names(self, tables: Sequence[str]) -> list[str]:

@@ -17,6 +17,10 @@ def pad_to_power_of_two(values: Sequence[T]) -> list[T]:
     return [*values, *[values[0]] * (wide - len(values))]
 
 
+LISTED = "(SELECT value FROM json_each(?))"
+"""A list of any number of integers, bound as one JSON text. SQLite only."""
+
+
 def in_list(count: int) -> str:
     return f"({', '.join('?' * count)})"
 

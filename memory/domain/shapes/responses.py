@@ -87,6 +87,8 @@ def pieces(fields: Fields) -> list[Piece]:
     kind = fields.get("type") or ("message" if "role" in fields else "item_reference")
     if not isinstance(kind, str):
         raise InvalidInput("type", f"must be text, not {type(kind).__name__}")
+    if kind == "item_reference" and not isinstance(fields.get("id"), str):
+        raise InvalidInput("type", "is missing. Give the item a 'type', or a message its 'role'")
     if kind == "message":
         return [_message(fields)]
     if kind in _RESULTS:

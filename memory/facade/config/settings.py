@@ -399,7 +399,7 @@ class MemoryConfig(BaseModel):
     indexes: tuple[str, ...] = ()
     """Up to 16 paths that filters use often, such as `data.price` or `metadata.kind`.
 
-    SQLite and PostgreSQL make an index for each. Other stores ignore the setting.
+    SQLite, PostgreSQL and MongoDB make an index for each. Other stores ignore it.
     """
     telemetry: bool = False
     """True: trace and time every store's calls with OpenTelemetry; see `Telemetry`."""

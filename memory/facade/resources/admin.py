@@ -22,6 +22,7 @@ from memory.facade.resources import source_blocking
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.route_report import RouteReport, explain_route
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import FilterInput, filter_of
 from memory.facade.transfer.backups import Backup, back_up
 from memory.facade.transfer.exporter import lines_of
@@ -36,6 +37,7 @@ from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.routing import TIERS
 
 
+@guard_calls
 @explain_guesses
 class Admin:
     """Erase, export, import, inspect, and maintain the stores.
@@ -68,9 +70,8 @@ class Admin:
         `erase("user:ada")` erases the memories of Ada, not the sessions with her.
         `erase_user("ada")` erases both.
 
-        Of a subtree, all that exists when the call begins is erased, scope by scope.
-        What others write to it meanwhile may stay. If a store fails, a sweep does the
-        rest.
+        Of a subtree, all data that exist when the call begins are erased, scope by
+        scope. Later writes stay. If a store fails, a sweep completes the erasure.
 
         Args:
             scope: A scope such as `"user:ada"`, or a subtree such as

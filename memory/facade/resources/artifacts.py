@@ -14,6 +14,7 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.facade.arguments import id_of, whole
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.blobs.manifests import artifact_of
 from memory.ports.record import Record
 
@@ -31,6 +32,7 @@ ArtifactRef: TypeAlias = str | tuple[str, str]
 """The id of an artifact, or its session and path."""
 
 
+@guard_calls
 @explain_guesses
 class Artifacts:
     """Files of sessions, each under a path. Entries point to them by id.
@@ -70,6 +72,7 @@ class Artifacts:
             check_path(path),
             check_media_type(media_type),
         )
+        await self._access.require_session(session)
         pieces, size = await _open_pieces(data)
         try:
             return await self._access.engine.conversations.manifests.put(
@@ -141,6 +144,7 @@ class Artifacts:
             validation.whole_limit(limit, default=LIST_LIMIT),
         )
         after = None if cursor is None else validation.text("cursor", cursor, max_bytes=512)
+        await self._access.require_session(session)
         return await self._access.engine.conversations.manifests.list(
             self._access.tenant, session, most, after
         )
@@ -167,8 +171,13 @@ class Artifacts:
                     "artifact", f"must be an id, or a tuple of session id and path, not {len(artifact)} items"
                 )
             session, path = validation.identifier("session_id", artifact[0]), check_path(artifact[1])
+            if not await self._access.sees_session(session):
+                return None
             return await manifests.at(self._access.tenant, session, path)
-        return await manifests.get(self._access.tenant, id_of(artifact))
+        named = id_of(artifact)
+        if named not in await self._access.visible_artifacts([named]):
+            return None
+        return await manifests.get(self._access.tenant, named)
 
     async def _require_record(self, artifact: ArtifactRef) -> Record:
         found = await self._find(artifact)

@@ -22,9 +22,10 @@ from memory.facade.resources.relations import Relations
 from memory.facade.resources.scratchpads import Scratchpads
 from memory.facade.resources.short_ids import ShortIds
 from memory.facade.runtime.access import Access, Scopes
+from memory.facade.runtime.view_results import hide_outside
 from memory.facade.write_options import WriteOptions
 from memory.orchestrator.entries.relations import Relation
-from memory.orchestrator.entries.short_ids import NumberedKind
+from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, reference_of
 from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.policies.entry_query import where_of
@@ -32,7 +33,7 @@ from memory.policies.ranking.constants import MIN_RELEVANCE
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.query import Eq, Query, Tenant, covers
-from memory.ports.record import Partition
+from memory.ports.record import Partition, Record
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class MemoryCommandContext:
     # -- entries -----------------------------------------------------------------------
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
-        found = dict(zip(named, await ShortIds(self.access).resolve_many(named), strict=True))
+        found = dict(zip(named, await self._resolve(named), strict=True))
         for one, referent in found.items():
             if (
                 referent is not None
@@ -82,12 +83,24 @@ class MemoryCommandContext:
         there = await self._readable(ids.values())
         return {one: there[entry_id] for one, entry_id in ids.items() if entry_id in there}
 
+    async def _resolve(self, named: Sequence[str]) -> list[NumberedItem | None]:
+        """Find what each text names. A view of some scopes has no numbers."""
+        if not self.access.hides:
+            return await ShortIds(self.access).resolve_many(named)
+        references = [reference_of(one) for one in named]
+        ids = [one for one in references if isinstance(one, str)]
+        found = iter(await self.access.engine.short_ids.resolve(self.access.tenant, ids))
+        return [next(found) if isinstance(one, str) else None for one in references]
+
     async def _readable(self, ids: Iterable[str]) -> Mapping[str, Entry]:
         """Return those of the entries that are active and readable, by id."""
         there = await self.access.engine.entries.get_many(self.access.tenant, ids)
-        return {entry_id: entry for entry_id, entry in there.items() if self._may_read(entry)}
+        readable = {entry_id: entry for entry_id, entry in there.items() if self._may_read(entry)}
+        return await hide_outside(self.access, readable)
 
     async def numbers(self, ids: Iterable[str], kind: NumberedKind = "entry") -> Mapping[str, int]:
+        if self.access.hides:
+            return {}
         try:
             return await ShortIds(self.access).of(list(ids), kind=kind)
         except StoreError as error:
@@ -108,7 +121,7 @@ class MemoryCommandContext:
             along="updated_at",
             anywhere=everywhere,
         )
-        page = await self.access.engine.browser.browse(asked)
+        page = await self.access.browse(asked)
         return asked_by.EntryList(page, page.cursor is not None, page.degraded)
 
     async def search(self, query: str, limit: int, *, rerank: bool) -> asked_by.SearchHits:
@@ -208,7 +221,7 @@ class MemoryCommandContext:
     # -- artifacts ---------------------------------------------------------------------
 
     async def artifact(self, named: str) -> Artifact | None:
-        referent = await ShortIds(self.access).resolve(named)
+        [referent] = await self._resolve([named])
         if referent is None:
             return (
                 None if named.isdigit() else await self._may_read_artifact(named)
@@ -242,10 +255,7 @@ class MemoryCommandContext:
     async def add(
         self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None
     ) -> tuple[Entry, Sequence[str]]:
-        if (
-            self.conversation is not None
-            and await self.access.engine.conversations.find(self.access.tenant, self.conversation) is None
-        ):
+        if self.conversation is not None and await self._find_conversation() is None:
             raise InvalidInput(
                 "conversation", f"there is no conversation {self.conversation!r}, so nothing was written"
             )
@@ -264,6 +274,12 @@ class MemoryCommandContext:
             unasked, options["auto_supersede"] = self._skipped_advice_notes(options), False
         written = await self.access.write_with_report(content, self.scope, options, None)
         return written.entry, [*await self._enrichment_notes(written), *unasked]
+
+    async def _find_conversation(self) -> Record | None:
+        """Return the record of the commands' session; None if there is none."""
+        if self.conversation is None or not await self.access.sees_session(self.conversation):
+            return None
+        return await self.access.engine.conversations.find(self.access.tenant, self.conversation)
 
     def _skipped_advice_notes(self, options: WriteOptions) -> list[str]:
         """Return a note if the entry's scope is not readable, so nothing is superseded.
@@ -296,7 +312,7 @@ class MemoryCommandContext:
         await Relations(self.access).relate(source_id, label, target_id)
 
     async def invalidate(self, entry_id: str) -> bool:
-        return await self.access.engine.entries.invalidate(self.access.tenant, entry_id, None, None)
+        return await self.access.invalidate(entry_id, None, None, None, None)
 
     async def write(self, text: str, *, shared: bool) -> int:
         return await Scratchpads(self.access).append(text, self._whose(shared))

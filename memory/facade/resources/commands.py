@@ -17,6 +17,7 @@ from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.resources.command_context import MemoryCommandContext
 from memory.facade.runtime.access import Access, Scopes, scopes_of
 from memory.facade.runtime.build import as_advisor
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import preferences
 from memory.facade.write_options import WriteOptions
 from memory.ports.advisor import Advisor, Prompt
@@ -44,6 +45,7 @@ class Profile(TypedDict, total=False):
     """
 
 
+@guard_calls
 @explain_guesses
 class Commands:
     """The `/mem` command language, in which agents and chats use their memory.
@@ -96,10 +98,13 @@ class Commands:
         if not isinstance(text, str):
             raise InvalidInput("text", f"must be text, not {type(text).__name__}")
         into, wanted = scope_of(scope), _profile(profile)
+        if (readable := _reads(reads, into)) is None:
+            every = self._access.readable_scopes(None)
+            readable = None if every is None else tuple(every)
         reach = MemoryCommandContext(
             self._access,
             into,
-            _reads(reads, into),
+            readable,
             None if conversation is None else validation.identifier("conversation", conversation),
             None if agent is None else validation.identifier("agent", agent),
             preferences(

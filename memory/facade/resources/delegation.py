@@ -73,10 +73,10 @@ async def delegation(access: Access, session_id: str | None, asked: EntryQuery) 
 
     Every failure is logged, and the result is then empty.
     """
-    if session_id is None:
+    if session_id is None or (access.hides and not await access.sees_session(session_id)):
         return Delegation()
     try:
-        found = await access.engine.browser.browse(
+        found = await access.browse(
             replace(asked, pinned_to=session_id, limit=min(asked.limit, MOST_DELEGATED))
         )
         failed = "; ".join(found.degraded)
@@ -90,6 +90,8 @@ async def delegation(access: Access, session_id: str | None, asked: EntryQuery) 
 
 
 async def _numbers(access: Access, found: Sequence[Entry]) -> dict[str, int]:
+    if access.hides:  # a view of some scopes has no short ids
+        return {}
     try:
         return await access.engine.short_ids.of(access.tenant, [entry.id for entry in found])
     except Exception as error:  # noqa: BLE001 - the ids name them as well

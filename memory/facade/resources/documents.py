@@ -25,10 +25,14 @@ from memory.domain.document import (
     check_value,
 )
 from memory.domain.errors import InvalidInput
+from memory.domain.filter_parsing import parse_filter
+from memory.domain.filters import Filter, check_size
 from memory.domain.scope import Scope, Subtree
 from memory.domain.versions import ExpectedVersion, check_expected
 from memory.facade.arguments import Metadata, flag, length, scope_of, scope_or_subtree
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
+from memory.facade.search_options import FilterInput
 from memory.orchestrator.documents.documents import ChangeRequest, DeleteRequest, KeyRange, PutRequest
 
 LIST_LIMIT = 100
@@ -38,6 +42,7 @@ CHECKED_AT_ONCE = 64 * 1024
 """Characters of JSON that are checked on the event loop; longer values in a thread."""
 
 
+@guard_calls
 @explain_guesses
 class Documents:
     """Stores JSON or bytes under a key of a scope, and lists them by key.
@@ -164,6 +169,7 @@ class Documents:
         prefix: str = "",
         start: str | None = None,
         stop: str | None = None,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
     ) -> int:
         """Delete the documents of a scope that exist now.
 
@@ -171,6 +177,8 @@ class Documents:
             prefix: Only keys that begin with this text.
             start: Only keys that are not below this one.
             stop: Only keys below this one.
+            filter: Only documents that pass this filter when they are deleted; as in
+                `list`.
 
         Returns:
             The number of deleted documents.
@@ -179,7 +187,10 @@ class Documents:
             LegalHoldActive: The scope is under legal hold.
         """
         return await self._access.engine.documents.delete_many(
-            self._access.tenant, scope_of(scope), _key_range(prefix, start, stop)
+            self._access.tenant,
+            scope_of(scope),
+            _key_range(prefix, start, stop),
+            _filter_of(filter),
         )
 
     async def apply(
@@ -209,6 +220,8 @@ class Documents:
             VersionConflict: A document has another version than expected.
         """
         asked = await _change_requests(changes)
+        for one in asked:
+            self._access.scope_in_view(one.scope)
         documents, tenant = self._access.engine.documents, self._access.tenant
         if flag("atomic", atomic):
             if len({one.scope for one in asked}) > 1:
@@ -257,6 +270,7 @@ class Documents:
         start: str | None = None,
         stop: str | None = None,
         reverse: bool = False,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         values: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
@@ -273,13 +287,19 @@ class Documents:
             start: Only keys that are not below this one.
             stop: Only keys below this one.
             reverse: Begin at the highest key. `start` and `stop` keep their meaning.
+            filter: Only documents that pass this `Filter`, or its dict, such as
+                `{"value.step": {"$gt": 3}}`. It compares `metadata`, `value`, `key`,
+                `created_at`, `updated_at` and `expires_at`. A page may then end early:
+                it has fewer documents, a cursor and a note in `degraded`.
             values: Read the values and the metadata too. A page then ends early once
                 its values have 8 MiB.
             limit: At most this many documents: 1 to 1,000, and 100 by default.
             cursor: The `cursor` of the page before.
         """
         keys = _key_range(prefix, start, stop)
-        return await self._page(scope, keys, limit, cursor, values=values, reverse=reverse)
+        return await self._page(
+            scope, keys, limit, cursor, values=values, reverse=reverse, passing=_filter_of(filter)
+        )
 
     async def _page(
         self,
@@ -290,6 +310,7 @@ class Documents:
         *,
         values: bool,
         reverse: bool = False,
+        passing: Filter | None = None,
     ) -> DocumentPage:
         most = validation.whole_limit(limit, default=LIST_LIMIT)
         place = None if cursor is None else validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES)
@@ -301,6 +322,7 @@ class Documents:
             reverse=flag("reverse", reverse),
             cursor=place,
             values=flag("values", values),
+            passing=passing,
         )
 
 
@@ -354,6 +376,12 @@ def _delete_request(change: DocumentDelete) -> DeleteRequest:
     return DeleteRequest(
         scope_of(change.scope).text, check_key(change.key), check_expected(change.expected_version)
     )
+
+
+def _filter_of(given: FilterInput | None) -> Filter | None:
+    """Return a checked filter of documents; None if none is given, or an empty one."""
+    parsed = None if given is None else parse_filter(given, kind="document")
+    return parsed if parsed is not None and check_size(parsed) else None
 
 
 def _key_range(prefix: object, start: object, stop: object) -> KeyRange:

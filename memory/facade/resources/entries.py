@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from memory.domain.corrections import explain_guesses
@@ -14,10 +14,12 @@ from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntries, HistoryItem
 from memory.facade.arguments import Moment, flag, id_of, scope_or_subtree
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import FilterInput, filter_of
 from memory.orchestrator.storage.deliveries import Consistency
 
 
+@guard_calls
 @explain_guesses
 class Entries:
     """The entries of a tenant: iteration, versions, validity, deletion by a filter.
@@ -52,12 +54,16 @@ class Entries:
         Raises:
             StoreUnavailable: A store did not answer.
         """
-        wanted = None if scope is None else scope_or_subtree(scope)
-        passing = filter_of(filter)
+        wanted = self._scopes_of(scope)
+        passing = self._access.check_filter(filter_of(filter))
         async for entry in self._access.engine.browser.everything(
             self._access.tenant, wanted, retired=flag("include_retired", include_retired), passing=passing
         ):
             yield entry
+
+    def _scopes_of(self, scope: Scope | Subtree | str | None) -> Sequence[Scope | Subtree]:
+        """Return the scopes that a call covers; none for the whole tenant."""
+        return self._access.readable_scopes(None if scope is None else scope_or_subtree(scope)) or ()
 
     async def delete_many(
         self,
@@ -87,12 +93,13 @@ class Entries:
             StoreUnavailable: A store did not answer.
         """
         passing = parse_filter(filter)
+        self._access.check_filter(passing)
         if not check_size(passing):
             raise InvalidInput(
                 "filter",
                 "is empty, and would delete everything. Name a condition, or use memory.admin.erase(scope)",
             )
-        wanted = None if scope is None else scope_or_subtree(scope)
+        wanted = self._scopes_of(scope)
         retired = flag("include_retired", include_retired)
         return await self._access.engine.delete_many(self._access.tenant, wanted, passing, retired=retired)
 
@@ -119,9 +126,10 @@ class Entries:
             NotFound: There is no such entry.
         """
         engine, tenant = self._access.engine, self._access.tenant
-        wanted = self._access.entry_id(entry_id, scope, key)
+        wanted, chained = self._access.entry_id(entry_id, scope, key), flag("superseded", superseded)
+        await self._access.require_entries([wanted])
         versions = await engine.entries.history(tenant, wanted)
-        for one in (await engine.graphs.chain(tenant, wanted))[1:] if flag("superseded", superseded) else ():
+        for one in (await engine.graphs.chain(tenant, wanted, self._access.inside))[1:] if chained else ():
             with suppress(NotFound):  # expired
                 versions = [*await engine.entries.history(tenant, one), *versions]
         return versions
@@ -136,10 +144,13 @@ class Entries:
         Raises:
             NotFound: The entry is unknown, expired or retired.
         """
-        engine = self._access.engine
-        return await engine.conversations.window_exit.derived.messages_of(
-            await engine.entries.live_record(self._access.tenant, id_of(entry_id))
-        )
+        engine, wanted = self._access.engine, id_of(entry_id)
+        await self._access.require_entries([wanted])
+        entry = await engine.entries.live_record(self._access.tenant, wanted)
+        session = entry.fields.get("conversation_id")
+        if session is not None and not await self._access.sees_session(str(session)):
+            return []
+        return await engine.conversations.window_exit.derived.messages_of(entry)
 
     async def invalidate(
         self,

@@ -11,10 +11,12 @@ from memory.domain.legal_hold import LegalHold, Over
 from memory.domain.scope import Scope
 from memory.facade.arguments import flag, id_of, scope_of, user_of
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 
 MOST_OF_A_REASON = 2_000
 
 
+@guard_calls
 @explain_guesses
 class LegalHolds:
     """The legal holds of a tenant. They protect data from deletion.

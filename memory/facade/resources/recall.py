@@ -35,7 +35,10 @@ async def found_for(
     The best come first. An entry is shown whole or not at all.
     """
     scopes = [Scope.session(session_id), *([] if user is None else [Scope.user(user)])]
-    hits = await access.search(query, scopes, min_relevance=least)
+    readable = [one for one in scopes if access.view is None or access.view.contains(one)]
+    if not readable:
+        return []
+    hits = await access.search(query, readable, min_relevance=least)
     counter = access.engine.conversations.counter
     lines: list[str] = []
     shown: Recalled = []

@@ -9,18 +9,19 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
 from memory.domain.errors import NotFound
 from memory.facade.arguments import Moment, flag, id_of, moment, whole
-from memory.facade.runtime.access import Access, Scopes, scopes_of
+from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_about
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.entries.graph import Density, Expansion, Graph
 from memory.orchestrator.entries.relations import Relation, RelationVisibility
-from memory.policies.entry_query import where_of
-from memory.ports.query import Where
+from memory.orchestrator.storage.requests import RequestMark
 
 GRAPH_LIMIT = 200
 MOST_STEPS = 2
 """The largest depth of an expansion. A larger one is reduced to it, not refused."""
 
 
+@guard_calls
 @explain_guesses
 class Relations:
     """Labelled links between a tenant's entries. They are deleted with either entry.
@@ -58,13 +59,11 @@ class Relations:
                 raise NotFound(noted["relation"], "relation")
             return there
 
-        return await self._access.engine.requests.once(
-            tenant,
-            request,
-            lambda mark: relations.relate(tenant, source, label, target, request=mark),
-            lambda made: {"relation": made.id},
-            read,
-        )
+        async def relate(mark: RequestMark | None) -> Relation:
+            seen = await self._access.known_ids([source, target]) if source != target else [source, target]
+            return await relations.relate(tenant, seen[0], label, seen[1], request=mark)
+
+        return await self._access.once(request, relate, lambda made: {"relation": made.id}, read)
 
     async def find(
         self,
@@ -98,7 +97,13 @@ class Relations:
             else None
         )
         return await self._access.engine.relations.find(
-            self._access.tenant, source_id=source, target_id=target, label=label, limit=limit, shown=shown
+            self._access.tenant,
+            source_id=source,
+            target_id=target,
+            label=label,
+            limit=limit,
+            shown=shown,
+            within=self._access.place(),
         )
 
     async def expand(
@@ -120,12 +125,10 @@ class Relations:
             NotFound: The entry is not active.
         """
         steps = min(max(whole("depth", depth), 1), MOST_STEPS)
+        wanted, within, retired = id_of(entry_id), self._access.place(scope), flag("superseded", superseded)
+        await self._access.require_entries([wanted])
         return await self._access.engine.graphs.expand(
-            self._access.tenant,
-            id_of(entry_id),
-            depth=steps,
-            place=self._within(scope),
-            superseded=flag("superseded", superseded),
+            self._access.tenant, wanted, depth=steps, place=within, superseded=retired
         )
 
     async def density(self, entry_id: str, *, scope: Scopes | None = None) -> Density:
@@ -133,9 +136,9 @@ class Relations:
 
         It is dense if four or more entries are within two steps. See `expand`.
         """
-        return await self._access.engine.graphs.density(
-            self._access.tenant, id_of(entry_id), place=self._within(scope)
-        )
+        wanted, within = id_of(entry_id), self._access.place(scope)
+        await self._access.require_entries([wanted])
+        return await self._access.engine.graphs.density(self._access.tenant, wanted, place=within)
 
     async def graph(
         self,
@@ -166,12 +169,11 @@ class Relations:
         )
         return await self._access.engine.graphs.graph(asked)
 
-    def _within(self, scope: Scopes | None) -> Where | None:
-        return None if scope is None else where_of(self._access.tenant, scopes_of(scope))
-
     async def all(self) -> AsyncIterator[Relation]:
         """Yield every relation of the tenant, in no particular order."""
-        async for relation in self._access.engine.relations.everything(self._access.tenant):
+        async for relation in self._access.engine.relations.everything(
+            self._access.tenant, self._access.place()
+        ):
             yield relation
 
     async def unrelate(self, relation_id: str, *, request_id: str | None = None) -> bool:
@@ -185,10 +187,11 @@ class Relations:
         """
         named, tenant, engine = id_of(relation_id), self._access.tenant, self._access.engine
         request = request_about("unrelate", request_id, {}, named)
-        return await engine.requests.once(
-            tenant,
-            request,
-            lambda mark: engine.relations.unrelate(tenant, named, mark),
-            noted_flag,
-            read_flag,
-        )
+        within = self._access.place()
+
+        async def unrelate(mark: RequestMark | None) -> bool:
+            if within is not None and await engine.relations.is_outside(tenant, named, within):
+                return False
+            return await engine.relations.unrelate(tenant, named, mark)
+
+        return await self._access.once(request, unrelate, noted_flag, read_flag)

@@ -11,6 +11,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.arguments import Metadata
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.tasks.runs import RunDraft
 from memory.orchestrator.storage.session_keys import scope_of
@@ -20,6 +21,7 @@ from memory.ports.record import Partition
 RUNS_LIMIT = 100
 
 
+@guard_calls
 @explain_guesses
 class Runs:
     """The runs of one session. Each is a piece of work in another session, its child.

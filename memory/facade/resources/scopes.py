@@ -9,10 +9,12 @@ from memory.domain.scope import MAX_LABELS, Scope, ScopeKind, Subtree
 from memory.domain.scopes import ScopePage
 from memory.facade.arguments import scope_or_subtree
 from memory.facade.runtime.access import MAX_CURSOR_BYTES, Access
+from memory.facade.runtime.view_guard import guard_calls
 
 LIST_LIMIT = 100
 
 
+@guard_calls
 @explain_guesses
 class ScopeListing:
     """The scopes of a tenant that hold something.
@@ -54,8 +56,18 @@ class ScopeListing:
         most = validation.whole_limit(limit, default=LIST_LIMIT)
         depth = None if max_depth is None else _depth(max_depth)
         place = None if cursor is None else validation.text("cursor", cursor, max_bytes=_CURSOR_BYTES)
+        prefixes, view = _prefixes(prefix, kind), self._access.view
+        exact: frozenset[str] = frozenset()
+        if view is not None and view.scopes is not None:
+            if prefix is not None:
+                view.require("prefix", [Subtree(root=Scope.parse(prefixes[0]))])
+            else:
+                roots = [*view.exact, *(one.prefix for one in view.subtrees)]
+                prefixes = sorted({one for one in roots if one.startswith(tuple(prefixes))})
+                below = tuple(one.prefix for one in view.subtrees)
+                exact = frozenset(one for one in view.exact if not one.startswith(below or ("\0",)))
         return await self._access.engine.scopes.page(
-            self._access.tenant, _prefixes(prefix, kind), limit=most, max_depth=depth, cursor=place
+            self._access.tenant, prefixes, limit=most, max_depth=depth, cursor=place, exact=exact
         )
 
 

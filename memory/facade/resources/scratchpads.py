@@ -10,10 +10,12 @@ from memory.domain.errors import InvalidInput
 from memory.facade.arguments import agent_of
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import request_of
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.entries.scratchpads import CAP, Scratchpad, scope_of
 from memory.orchestrator.storage.requests import partition_mark
 
 
+@guard_calls
 @explain_guesses
 class Scratchpads:
     """Plain-text notes: one scratchpad for each agent, and one that all agents share.

@@ -24,6 +24,7 @@ from memory.facade.resources.runs import Runs
 from memory.facade.resources.tasks import Tasks
 from memory.facade.runtime.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
 from memory.facade.runtime.request_ids import request_of, session_partition
+from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import least_relevance, search_mode
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, message_ids
 from memory.orchestrator.conversations.log.session_state import MAX_STATE_BYTES, StateChange
@@ -47,6 +48,7 @@ MessageLike = Message | Mapping[str, Any] | object
 """A message of this library or of a framework; see `memory.formats`."""
 
 
+@guard_calls
 @explain_guesses
 class Session:
     """The conversation of one session, and the window of it that a model is sent.
@@ -93,11 +95,9 @@ class Session:
         return Runs(self._access, self._conversation, self.id)
 
     async def _conversation(self) -> Conversation:
-        engine = self._access.engine
+        _ = self._access.engine  # it raises on another event loop and in another process
         if self._held is None:
-            self._held = await engine.conversations.open(
-                self._access.tenant, self._draft, create=self._creates
-            )
+            self._held = await self._access.open_session(self._draft, create=self._creates)
         else:
             await self._held.refuse_if_over()
         return self._held
@@ -210,7 +210,7 @@ class Session:
         def note(stored: Sequence[Message]) -> dict[str, Any]:
             return {"messages": [one.id for one in stored]}
 
-        return await self._access.engine.requests.once(tenant, request, append, note, read)
+        return await self._access.once(request, append, note, read)
 
     async def state(self) -> SessionState:
         """Return a copy of the state of the session, a JSON object of up to 64 KiB.
@@ -478,8 +478,7 @@ class Session:
                 not seen all of the context within the last minute.
         """
         for name, value in (("budget", budget), ("last", last)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise InvalidInput(name, "must be a whole number of 0 or more")
+            _count(name, value)
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
             raise InvalidInput(
                 "slack",
@@ -514,6 +513,30 @@ class Session:
             asked = replace(asked, budget=max(0, budget - room_for(recalled, budget, steady=slack > 0)))
         context = await conversation.context(asked, tools=schemas)
         return with_recalled(context, recalled, budget)
+
+    @lends_reads
+    async def window(self, last: int | None = None) -> Context:
+        """Return the messages of the window as they were appended.
+
+        Unlike `context`, this adds no result for an interrupted call. It moves no
+        result behind its call, and leaves out no result without a call. So
+        `window().to(format)` returns equal what was appended in that format. The system
+        message comes first, then the newest summary.
+
+        Args:
+            last: Only this many of the newest messages. The system message and
+                summaries count too, as the oldest ones.
+
+        Returns:
+            The messages. `invalid` and `interrupted` name what a model API would
+            refuse.
+
+        Raises:
+            StoreUnavailable: As in `context`.
+        """
+        return await (await self._conversation()).context(
+            ContextRequest(last=_count("last", last), as_stored=True)
+        )
 
     async def _stored_window(self) -> Context:
         """Return the window as stored: calls without a result get no stand-in.
@@ -748,10 +771,10 @@ class Session:
                 `artifact_bytes`. No new session is created.
         """
         at = None if at is None else validation.identifier("at", at)
+        named = None if session_id is None else validation.identifier("session_id", session_id)
         draft, messages = await (await self._conversation()).as_of(at)
-        draft = replace(
-            draft, id=None if session_id is None else validation.identifier("session_id", session_id)
-        )
+        draft = replace(draft, id=named)
+        self._access.check_new_session(draft)
         return Session._of(
             self._access, await self._access.engine.conversations.fork(self._access.tenant, draft, messages)
         )
@@ -771,6 +794,8 @@ class Session:
                 namespace than this handle names. Nothing is erased.
         """
         self._held = None
+        if not await self._access.sees_session(self.id):
+            return False
         return await self._access.engine.conversations.sessions.delete(
             self._access.tenant, self.id, self._draft
         )
@@ -823,6 +848,12 @@ def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str,
                 "tools", f"must be JSON: {error}. Pass the schemas that the model is sent"
             ) from None
     return given
+
+
+def _count(field: str, value: int | None) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise InvalidInput(field, "must be a whole number of 0 or more")
+    return value
 
 
 def _number(field: str, value: int | None) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import check_expiry, check_title
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import Forbidden, InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
@@ -21,6 +21,7 @@ from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.request_ids import request_of, session_partition
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft, info_of, requested_id
 from memory.orchestrator.storage.requests import RequestMark
@@ -29,6 +30,7 @@ from memory.orchestrator.tiering.promotion import PromotionReport
 LIST_LIMIT = 50
 
 
+@guard_calls
 @explain_guesses
 class Sessions:
     """The sessions of a tenant: create, find, list, update, end and delete them.
@@ -86,20 +88,20 @@ class Sessions:
             expires_at=expires_at,
             shared=shared,
         )
+        self._access.check_new_session(draft)
         engine, tenant = self._access.engine, self._access.tenant
         system_text = None if draft.system is None else draft.system.text
         asked = {**asdict(replace(draft, system=None)), "system": system_text}
-        request = request_of("sessions.create", request_id, asked)
+        request = self._access.own_request(request_of("sessions.create", request_id, asked))
         if request is not None:
             named = draft.id or requested_id(tenant, request.mark)
             request = replace(request, about=(session_partition(tenant, named),))
 
         async def read(noted: Any) -> Conversation:
             owned = replace(draft, id=noted["session"])
-            return await engine.conversations.open(tenant, owned, create=False)
+            return await self._access.open_session(owned, create=False)
 
-        created = await engine.requests.once(
-            tenant,
+        created = await self._access.once(
             request,
             lambda mark: engine.conversations.create(tenant, draft, mark),
             lambda made: {"session": made.id},
@@ -112,9 +114,10 @@ class Sessions:
 
         Its counts may be some seconds behind. `Session.info` returns exact counts.
         """
-        record = await self._access.engine.conversations.find(
-            self._access.tenant, validation.identifier("session_id", session_id)
-        )
+        named = validation.identifier("session_id", session_id)
+        if not await self._access.sees_session(named):
+            return None
+        record = await self._access.engine.conversations.find(self._access.tenant, named)
         return None if record is None else info_of(record)
 
     async def delegation(
@@ -197,15 +200,13 @@ class Sessions:
             told["hidden_from"] = conversations.moment_of(until)
 
         async def update(mark: RequestMark | None) -> SessionInfo:
-            opened = await conversations.open(tenant, SessionDraft(named), create=False)
+            opened = await self._access.open_session(SessionDraft(named), create=False)
             return await opened.describe(told, expected=expected, system=prompt, request=mark, **said)
 
         async def read(noted: Any) -> SessionInfo:
-            return await (await conversations.open(tenant, SessionDraft(named), create=False)).info()
+            return await (await self._access.open_session(SessionDraft(named), create=False)).info()
 
-        return await self._access.engine.requests.once(
-            tenant, request, update, lambda info: {"session": named}, read
-        )
+        return await self._access.once(request, update, lambda info: {"session": named}, read)
 
     async def list(
         self,
@@ -252,6 +253,7 @@ class Sessions:
             descending=validation.one_of("order", order, ("newest", "oldest")) == "newest",
             limit=validation.whole_limit(limit, default=LIST_LIMIT),
             cursor=None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
+            within=self._access.of_visible_sessions,
         )
 
     async def runs(
@@ -276,9 +278,15 @@ class Sessions:
         """
         given = None if run_id is None else validation.identifier("run_id", run_id)
         parent = None if session_id is None else validation.identifier("session_id", session_id)
+        if parent is None and self._access.hides:
+            raise Forbidden(
+                "session_id", "is missing, and a view of some scopes lists runs of one session only"
+            )
         asked = asked_runs(
             child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
         )
+        if parent is not None and not await self._access.sees_session(parent):
+            return RunPage([], None)
         return await list_runs(self._access, given, parent, asked)
 
     async def end(self, session_id: str) -> PromotionReport:
@@ -294,6 +302,8 @@ class Sessions:
             `Session.end`.
         """
         validation.identifier("session_id", session_id)
+        if not await self._access.sees_session(session_id):
+            return PromotionReport()
         if await self._access.engine.conversations.find(self._access.tenant, session_id) is not None:
             return await Session(self._access, SessionDraft(session_id), create=False).end()
         return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id), owing=())
@@ -313,7 +323,9 @@ class Sessions:
                 such as `"session:s1"`. Pass the id alone, `"s1"`.
         """
         named = validation.identifier("session_id", session_id)
-        deleted = await self._access.engine.conversations.sessions.delete(self._access.tenant, named)
+        deleted = await self._access.sees_session(
+            named
+        ) and await self._access.engine.conversations.sessions.delete(self._access.tenant, named)
         if not deleted and is_scope_text(named):
             raise InvalidInput(
                 "session_id",

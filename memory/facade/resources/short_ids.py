@@ -8,9 +8,11 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.facade.arguments import id_of
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, kind_of, reference_of
 
 
+@guard_calls
 @explain_guesses
 class ShortIds:
     """Short ids, such as `#42`, of entries and artifacts.

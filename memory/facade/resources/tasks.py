@@ -11,6 +11,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
 from memory.facade.arguments import Metadata
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.ports.query import Condition, Eq, IsNull
@@ -23,6 +24,7 @@ MAX_TITLE_BYTES, MAX_RESULT_BYTES = 4 * 1024, 64 * 1024
 _UNSET: Any = object()
 
 
+@guard_calls
 @explain_guesses
 class Tasks:
     """The tasks of one session. They are deleted with the session.
@@ -30,7 +32,7 @@ class Tasks:
         await session.tasks.save("t1", title="Book a table", status="in_progress")
         open_ones = await session.tasks.list(status="in_progress")
 
-    Task ids are unique per tenant.
+    Task ids are unique per tenant; in a restricted view with scopes, per session.
     """
 
     def __init__(
@@ -67,7 +69,8 @@ class Tasks:
         )
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [draft.id]):
-            return await conversations.tasks.save((held := await self._conversation()).log, draft, held.user)
+            held = await self._conversation()
+            return await conversations.tasks.save(held.log, draft, held.user, claims=not self._access.hides)
 
     async def get(self, task_id: str) -> Task | None:
         """Return a task, or None if this session has none with this id."""
@@ -147,7 +150,9 @@ class Tasks:
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two tasks have the same id. Change one of them")
         held = await self._conversation()
-        return await self._access.engine.conversations.tasks.replace_all(held.log, drafts, held.user)
+        return await self._access.engine.conversations.tasks.replace_all(
+            held.log, drafts, held.user, claims=not self._access.hides
+        )
 
 
 _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from memory.domain import validation
 from memory.domain.conflicts import ConflictReport
 from memory.domain.enrichment import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_key, check_patch, check_vector
-from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
-from memory.domain.ids import keyed_id
+from memory.domain.errors import (
+    Conflict,
+    Forbidden,
+    InvalidInput,
+    NotFound,
+    NotOpen,
+    PartialWrite,
+    StoreError,
+)
+from memory.domain.filters import Filter
+from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
+from memory.domain.provenance import parts_of
 from memory.domain.scope import Scope, ScopeKind, Subtree
-from memory.domain.session import DeletedEntry
+from memory.domain.session import DeletedEntry, FoundMessages
 from memory.domain.versions import stored_version, version_conflict, version_text
+from memory.domain.view import View, ViewRole
 from memory.facade.arguments import (
     Moment,
     Vector,
@@ -45,6 +56,7 @@ from memory.facade.search_options import (
     FilterInput,
     Scalar,
     and_all,
+    comparisons_in,
     filter_of,
     least_relevance,
     metadata_of,
@@ -63,8 +75,11 @@ from memory.facade.write_options import (
     split_options,
 )
 from memory.orchestrator.conversations.blobs.manifests import artifact_of
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.entries import UpsertMode
 from memory.orchestrator.entries.writing import gone_error
 from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
@@ -72,12 +87,14 @@ from memory.orchestrator.storage.callbacks import invoke
 from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of
 from memory.orchestrator.storage.requests import Request, RequestMark
-from memory.policies.browse_cursor import place_of
-from memory.policies.entry_query import EntryQuery, SearchMode
+from memory.orchestrator.storage.session_keys import scope_of as conversation_scope
+from memory.policies.browse_cursor import cursor_behind, place_of
+from memory.policies.entry_query import EntryQuery, SearchMode, where_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.record import Key
+from memory.ports.query import Condition, In, Or, Tenant, Where, within
+from memory.ports.record import Key, Partition
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +104,11 @@ BROWSE_LIMIT = 50
 SEARCH_LIMIT = 10
 MAX_QUERY_BYTES = 64 * 1024
 MAX_CURSOR_BYTES = 512
+T = TypeVar("T")
+_HIDDEN_FIELDS = ("conversation_id", "number_in_conversation", "artifact_id", "promoted_from_id")
+"""Fields of entries that a restricted view hides if they name an outside record."""
+_NO_CONVERSATION = "no conversation of this view 0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8"
+"""The id of no conversation."""
 
 Scopes = Scope | Subtree | str | Sequence[Scope | Subtree | str]
 INDIFFERENT = Preferences()
@@ -119,12 +141,18 @@ def scopes_of(scope: Scopes | None) -> list[Scope | Subtree]:
 class Access:
     """One tenant's access to the engine.
 
-    The first one owns the engine's life. Those that it makes for other tenants only
-    open and close themselves.
+    The first one owns the engine's life. Those that it makes for other tenants and for
+    restricted views only open and close themselves.
     """
 
     def __init__(
-        self, config: MemoryConfig, life: EngineLifecycle, tenant: str, *, owns_life: bool = True
+        self,
+        config: MemoryConfig,
+        life: EngineLifecycle,
+        tenant: str,
+        *,
+        owns_life: bool = True,
+        view: View | None = None,
     ) -> None:
         if tenant == SYSTEM_TENANT:
             raise InvalidInput(
@@ -132,16 +160,31 @@ class Access:
             )
         self.config = config
         self.tenant = tenant
+        self.view = view
+        """The restrictions of a view; None for a memory without any."""
         self._life = life
         self._owns_life = owns_life
         self._let_go = False
 
     def for_tenant(self, tenant: str) -> Access:
         """Return the access of another tenant to the same engine."""
+        self._check_open()
+        return Access(self.config, self._life, validation.identifier("tenant", tenant), owns_life=False)
+
+    def restrict(self, scopes: Scopes | None, role: ViewRole | None) -> Access:
+        """Return the access of a view, restricted further than this one."""
+        named = None if scopes is None else scopes_of(scopes)
+        acts = None if role is None else validation.one_of("role", role, get_args(ViewRole))
+        if named is None and acts is None:
+            raise InvalidInput("scopes", "is missing. Pass the scopes of the view, role='reader', or both")
+        self._check_open()
+        narrowed = (self.view or View()).narrow(named, acts)  # type: ignore[arg-type]
+        return Access(self.config, self._life, self.tenant, owns_life=False, view=narrowed)
+
+    def _check_open(self) -> None:
         self.check_process()
         if not self.is_open:
             raise NotOpen("this memory")
-        return Access(self.config, self._life, validation.identifier("tenant", tenant), owns_life=False)
 
     @property
     def is_open(self) -> bool:
@@ -207,7 +250,7 @@ class Access:
                 f"is missing. {_NAMES_ENTRY}. Read all entries of a scope with `retrieve`, and erase them"
                 " with `admin.erase`",
             )
-        return keyed_id(self.tenant, scope_of(scope).text, check_key(key))
+        return keyed_id(self.tenant, self.scope_in_view(scope).text, check_key(key))
 
     def entry_ids(self, entry_ids: object, scope: object, keys: object) -> list[str]:
         """Return the ids of the entries that a call names; see `entry_id`."""
@@ -231,7 +274,9 @@ class Access:
 
         `scope` is their scope, if the caller named it.
         """
-        found = await self.engine.entries.get_many(self.tenant, entry_ids, kind=_kind_of(scope))
+        hidden = await self.outside(entry_ids)
+        asked = [one for one in entry_ids if one not in hidden]
+        found = await self.engine.entries.get_many(self.tenant, asked, kind=_kind_of(scope))
         self.engine.accesses.note(self.tenant, list(found))
         return [found.get(one) for one in entry_ids]
 
@@ -244,12 +289,11 @@ class Access:
         known_at: Moment | None = None,
     ) -> Entry | None:
         """Return the entry with its artifact's description, or None."""
+        valid_at, stored_at = moment("as_of", as_of), moment("known_at", known_at)
+        if await self.outside([entry_id]):
+            return None
         entry = await self.engine.entries.get(
-            self.tenant,
-            entry_id,
-            as_of=moment("as_of", as_of),
-            known_at=moment("known_at", known_at),
-            kind=_kind_of(scope),
+            self.tenant, entry_id, as_of=valid_at, known_at=stored_at, kind=_kind_of(scope)
         )
         if entry is not None and as_of is None and known_at is None:
             self.engine.accesses.note(self.tenant, [entry.id])
@@ -268,6 +312,7 @@ class Access:
 
         async def change(mark: RequestMark | None) -> Entry:
             await self.refuse_unknown_artifacts([changes.get("artifact_id")])
+            await self.require_entries([entry_id])
             return await self.engine.entries.update(
                 self.tenant, entry_id, changes, waits, expected=expected, request=mark
             )
@@ -285,9 +330,26 @@ class Access:
                 raise NotFound(noted["entries"][0][0])
             return entry
 
-        return await self.engine.requests.once(
-            self.tenant, request, work, lambda entry: _entry_notes([entry]), read
-        )
+        return await self.once(request, work, lambda entry: _entry_notes([entry]), read)
+
+    async def once(
+        self,
+        request: Request | None,
+        work: Callable[[RequestMark | None], Awaitable[T]],
+        note: Callable[[T], Mapping[str, Any]],
+        read: Callable[[Any], Awaitable[T]],
+    ) -> T:
+        """Do a call that changes something; see `Requests.once`.
+
+        Raises:
+            Forbidden: This is a view of a reader.
+        """
+        self.require_writer()
+        return await self.engine.requests.once(self.tenant, self.own_request(request), work, note, read)
+
+    def own_request(self, request: Request | None) -> Request | None:
+        """Return the request of this caller: a view has request ids of its own."""
+        return request if request is None or self.view is None else replace(request, caller=self.view.caller)
 
     async def delete(
         self,
@@ -304,7 +366,7 @@ class Access:
         request = request_about("delete", request_id, {"expected": expected}, entry_id)
 
         async def delete(mark: RequestMark | None) -> DeletedEntry:
-            if is_within is not None and not await is_within(entry_id):
+            if (is_within is not None and not await is_within(entry_id)) or await self.outside([entry_id]):
                 if mark is not None and await self.engine.was_deleted_by(self.tenant, entry_id, mark):
                     return DeletedEntry(1, is_complete=False)
                 if expected is not None:
@@ -315,7 +377,7 @@ class Access:
         async def read(noted: Any) -> DeletedEntry:
             return DeletedEntry(noted["deleted"], noted["kept"], noted["is_complete"])
 
-        return await self.engine.requests.once(self.tenant, request, delete, DeletedEntry.to_dict, read)
+        return await self.once(request, delete, DeletedEntry.to_dict, read)
 
     async def invalidate(
         self,
@@ -332,11 +394,13 @@ class Access:
         request = request_about("invalidate", request_id, asked, entry_id)
 
         async def end(mark: RequestMark | None) -> bool:
+            if await self.outside([entry_id]):
+                return False
             return await self.engine.entries.invalidate(
                 self.tenant, entry_id, ends, waits, expected=expected, request=mark
             )
 
-        return await self.engine.requests.once(self.tenant, request, end, noted_flag, read_flag)
+        return await self.once(request, end, noted_flag, read_flag)
 
     async def _entries_of(self, noted: Any) -> list[Entry | None]:
         """Return the entries of a request's noted result, as the request left them."""
@@ -388,8 +452,10 @@ class Access:
             split_draft(one, mode)
             async for one in iterate_cooperatively(validation.sequence("drafts", given))
         ]
-        for draft, own in parts:
+        for draft, _ in parts:
+            self.scope_in_view(draft.scope)
             await self.engine.embeddings.check_vector(draft.vector)
+        for _, own in parts:
             if own.get("request_id") is not None and mode.get("request_id") is not None:
                 raise InvalidInput(
                     "request_id", "is given for the whole call and for a draft. Leave one of the two out"
@@ -418,7 +484,7 @@ class Access:
                 raise PartialWrite(written, gone)
             return list(written.values())
 
-        return await self.engine.requests.once(self.tenant, request, write, _entry_notes, read)
+        return await self.once(request, write, _entry_notes, read)
 
     async def _write_parts(
         self,
@@ -507,13 +573,14 @@ class Access:
             others = {"requested": written.requested, "superseded": written.superseded}
             return {**_entry_notes([written.entry]), **others}
 
-        return await self.engine.requests.once(self.tenant, request, write, note, read)
+        return await self.once(request, write, note, read)
 
     def _plan_write(
         self, draft: EntryDraft, mode: WriteMode, within: Scope | None
     ) -> Callable[[RequestMark | None], Awaitable[_Written]]:
         """Check a write, and return the function that makes it; see `_write`."""
-        superseded = SupersedeRequest.parse(mode.get("supersedes", ()), within)
+        self.scope_in_view(draft.scope)
+        superseded = SupersedeRequest.parse(mode.get("supersedes", ()), self._place_of(within))
         detects = flag("detect_conflicts", mode.get("detect_conflicts", False))
         resolve = mode.get("resolve")
         check_resolver(resolve, detects=detects)
@@ -616,7 +683,10 @@ class Access:
                 if one.conversation_id is not None and one.is_pinned_alone
             )
         )
-        there = await self.engine.conversations.sessions.lives(self.tenant, pinned) if pinned else {}
+        there = set[str]()
+        if pinned:
+            there = set(await self.engine.conversations.sessions.lives(self.tenant, pinned))
+            there &= await self.visible_sessions(pinned)
         for session_id in pinned:
             if session_id not in there:
                 problem = f"there is no session {session_id[:64]}: nothing was written"
@@ -630,7 +700,10 @@ class Access:
     async def refuse_unknown_artifacts(self, artifact_ids: Sequence[str | None]) -> None:
         """Raise `InvalidInput` if one of these is no artifact of the tenant."""
         named = list(dict.fromkeys(one for one in artifact_ids if one is not None))
-        known = await self.engine.conversations.manifests.existing_ids(self.tenant, named) if named else set()
+        known = set[str]()
+        if named:
+            known = await self.engine.conversations.manifests.existing_ids(self.tenant, named)
+            known = await self.visible_artifacts(known)
         for one in named:
             if one not in known:
                 raise InvalidInput("artifact_id", f"there is no artifact {one[:64]}: nothing was written")
@@ -640,7 +713,7 @@ class Access:
 
         It stays without if the artifact is gone or cannot be read.
         """
-        if entry.artifact_id is None:
+        if entry.artifact_id is None or not await self.visible_artifacts([entry.artifact_id]):
             return entry
         try:
             found = await self.engine.conversations.manifests.get(self.tenant, entry.artifact_id)
@@ -648,6 +721,237 @@ class Access:
             log.info("entry %s is shown without its artifact: %s", entry.id, error)
             return entry
         return entry if found is None else entry.with_artifact(artifact_of(found))
+
+    # -- restricted views --------------------------------------------------------------
+
+    @property
+    def hides(self) -> bool:
+        """Whether this is a view of some scopes, which hides all others."""
+        return self.view is not None and self.view.scopes is not None
+
+    def require_writer(self) -> None:
+        """Raise `Forbidden` if this is a view of a reader."""
+        if self.view is not None and self.view.role == "reader":
+            raise Forbidden("role", "is 'reader', and the call makes changes. Use a view with role='writer'")
+
+    def scope_in_view(self, scope: object) -> Scope:
+        """Validate a scope. Raise `Forbidden` if it is outside of the view."""
+        checked = scope_of(scope)
+        if self.view is not None:
+            self.view.require("scope", [checked])
+        return checked
+
+    def readable_scopes(self, scope: Scopes | None) -> list[Scope | Subtree] | None:
+        """Validate the scopes that a call reads; without any, those of the view.
+
+        Returns:
+            The scopes; None for all of the tenant's.
+        """
+        if scope is not None:
+            return self.named_scopes(scope)
+        return None if self.view is None or self.view.scopes is None else list(self.view.scopes)
+
+    def named_scopes(self, scope: Scopes | None) -> list[Scope | Subtree]:
+        """Validate the scopes that a call names. At least one is needed."""
+        named = scopes_of(scope)
+        if self.view is not None:
+            self.view.require("scope", named)
+        return named
+
+    def place(self, scope: Scopes | None = None) -> Where | None:
+        """Return the place of the scopes that a call reads; None for the tenant."""
+        named = self.readable_scopes(scope)
+        return None if named is None else where_of(self.tenant, named)
+
+    def _place_of(self, within: Scope | None) -> Where | None:
+        return self.place() if within is None else where_of(self.tenant, (within,))
+
+    async def outside(self, entry_ids: Collection[str]) -> set[str]:
+        """Return the ids of entries outside of the view. Unknown ids are not outside.
+
+        An id contains a digest of its scope, so most need no store.
+        """
+        if self.view is None or self.view.scopes is None or not entry_ids:
+            return set()
+        known = [one for one in entry_ids if is_id(one)]
+        hidden = set() if self.view.subtrees else {one for one in known if not self._has_digest_of(one)}
+        found = await self.engine.scopes_of_entries(self.tenant, [o for o in known if o not in hidden])
+        return hidden | {one for one, scope in found.items() if not self.view.contains_text(scope)}
+
+    async def inside(self, entry_ids: Collection[str]) -> set[str]:
+        """Return the ids of the entries that are in the view."""
+        if self.view is None or self.view.scopes is None:
+            return set(entry_ids)
+        known = {one for one in entry_ids if is_id(one)}
+        if not self.view.subtrees or not known:
+            return {one for one in known if self._has_digest_of(one)}
+        found = await self.engine.scopes_of_entries(self.tenant, known)
+        return {one for one, scope in found.items() if self.view.contains_text(scope)}
+
+    def _has_digest_of(self, entry_id: str) -> bool:
+        """Return whether an id has the digest of a scope of the view."""
+        digests = {partition_digest(self.tenant, text) for text in (self.view or View()).exact}
+        return digest_of(entry_id) in digests
+
+    async def known_ids(self, entry_ids: Sequence[str]) -> list[str]:
+        """Return the ids, with new ids of nothing in place of those outside."""
+        hidden = await self.outside(entry_ids)
+        return [
+            self.engine.placement.new_id(self.tenant, "nobody") if one in hidden else one for one in entry_ids
+        ]
+
+    async def require_entries(self, entry_ids: Sequence[str]) -> None:
+        """Raise `NotFound` if an entry is outside of the view.
+
+        The entries before it in the list must exist, as without a view.
+        """
+        hidden = await self.outside(entry_ids)
+        if not hidden:
+            return
+        for one in entry_ids:
+            if one in hidden:
+                raise NotFound(one)
+            await self.engine.entries.live_record(self.tenant, one)
+
+    async def visible_sessions(self, session_ids: Collection[str]) -> set[str]:
+        """Return those of the session ids that the view may use.
+
+        These are sessions of its users, and sessions whose scope is in the view,
+        whether they exist or not.
+        """
+        if self.view is None or self.view.scopes is None:
+            return set(session_ids)
+        visible = {one for one in session_ids if one in self.view.sessions}
+        others = set(session_ids) - visible
+        if others and self.view.users:
+            owners = await self.engine.conversations.sessions.owners(self.tenant, others)
+            visible |= {one for one, user in owners.items() if user in self.view.users}
+        return visible
+
+    @property
+    def of_visible_sessions(self) -> Condition | None:
+        """The condition of sessions that the view may use; None for all."""
+        return None if self.view is None or self.view.scopes is None else sessions_of(self.view.scopes)
+
+    async def _list_sessions(self, scopes: Sequence[Scope | Subtree]) -> tuple[tuple[str, ...], list[str]]:
+        """Return the sessions of scopes, those last used first, and notes about others.
+
+        A view searches the messages of these alone. So words of other messages change
+        neither what is found nor the scores.
+        """
+        found = await self.engine.conversations.sessions.list(
+            self.tenant, asked={}, limit=validation.MAX_SCOPES, within=sessions_of(scopes)
+        )
+        notes = [
+            f"only the messages of the {validation.MAX_SCOPES:,} sessions last used were searched, and the"
+            " view has more"
+        ] * (found.cursor is not None)
+        return tuple(one.id for one in found.sessions), notes
+
+    async def search_messages(
+        self, asked: Condition | None, text: str, limit: int, mode: SearchMode, least: float | None
+    ) -> FoundMessages:
+        """Search the messages of all sessions."""
+        search = self.engine.message_search
+        if self.view is None or self.view.scopes is None:
+            return await search.find(Tenant(self.tenant), asked, text, limit, mode, least)
+        sessions, notes = await self._list_sessions(self.view.scopes)
+        where = within(*(Partition(self.tenant, conversation_scope(one)) for one in sessions or ("",)))
+        found = await search.find(where, asked, text, limit, mode, least)
+        found.degraded = (*found.degraded, *notes)
+        return found
+
+    async def sees_session(self, session_id: str) -> bool:
+        """Return whether the view may use a session; see `visible_sessions`."""
+        return bool(await self.visible_sessions([session_id]))
+
+    async def require_session(self, session_id: str) -> None:
+        """Raise `NotFound` if a session is outside of the view."""
+        if not await self.sees_session(session_id):
+            raise NotFound(session_id, "session")
+
+    def check_new_session(self, draft: SessionDraft) -> None:
+        """Raise `Forbidden` if the view may not create a session like this.
+
+        The new session must be visible in the view. Its id must be new, or named by the
+        view's scopes: otherwise the call would tell whether others use the id.
+        """
+        self.require_writer()
+        if not self.hides or self.view is None:
+            return
+        if draft.user is not None:
+            self.view.require("user", [Scope.user(draft.user)])
+        elif draft.id not in self.view.sessions:
+            raise Forbidden(
+                "user", f"is missing. Pass a user of this view, which has {self.view.description}"
+            )
+        if draft.id is not None and draft.id not in self.view.sessions:
+            raise Forbidden(
+                "session_id",
+                "cannot be chosen for a new session of this view, because others may use it. Call"
+                " sessions.create without session_id=, or restrict the view to the session's scope too",
+            )
+
+    async def open_session(self, draft: SessionDraft, *, create: bool) -> Conversation:
+        """Open the session of this id, or create it if `create` is set.
+
+        Raises:
+            Forbidden: The view may not create it.
+            NotFound: It does not exist, or is outside of the view.
+        """
+        creates = create and (self.view is None or self.view.role == "writer")
+        if not await self.sees_session(str(draft.id)):
+            if creates:
+                self.check_new_session(draft)
+            raise NotFound(str(draft.id), "session")
+        if creates and self.hides and draft.user is not None and self.view is not None:
+            self.view.require("user", [Scope.user(draft.user)])
+        return await self.engine.conversations.open(self.tenant, draft, create=creates)
+
+    async def visible_artifacts(self, artifact_ids: Collection[str]) -> set[str]:
+        """Return those of the artifact ids whose session the view may use."""
+        if not self.hides or not artifact_ids:
+            return set(artifact_ids)
+        named = [one for one in artifact_ids if is_id(one)]
+        rows = await self.engine.conversations.manifests.find_manifests(self.tenant, "artifact_id", named)
+        found = [artifact_of(row) for row in rows]
+        visible = await self.visible_sessions({one.session_id for one in found})
+        return {one.id for one in found if one.session_id in visible}
+
+    async def conversation_in_view(self, conversation: str | None) -> str | None:
+        """Return a conversation to filter or to boost by, if the view may use it.
+
+        Otherwise the result names no conversation, as if none had the given id.
+        """
+        if conversation is None or not self.hides or await self.sees_session(conversation):
+            return conversation
+        return _NO_CONVERSATION
+
+    def check_filter(self, part: Filter | None) -> Filter | None:
+        """Return a filter. Raise `Forbidden` if it uses fields that the view hides."""
+        if part is None or not self.hides:
+            return part
+        for path, value in comparisons_in(part):
+            named = parts_of(value)[1] if path[0] == "origins" and isinstance(value, str) else None
+            if path[0] in _HIDDEN_FIELDS or (named is not None and is_id(named)):
+                raise Forbidden(
+                    f"filter.{path[0]}",
+                    "may name a record outside of this view, so no filter can use it here",
+                )
+        return part
+
+    # -- queries -----------------------------------------------------------------------
+
+    async def browse(self, asked: EntryQuery) -> EntryPage:
+        """List the entries of a query."""
+        conversation = await self.conversation_in_view(asked.conversation)
+        if conversation == asked.conversation:
+            return await self.engine.browser.browse(asked)
+        within = replace(asked, conversation=conversation)
+        page = await self.engine.browser.browse(within)
+        if page.cursor is not None:  # it must fit the query as the caller knows it
+            page.cursor = cursor_behind(asked, *place_of(page.cursor, within))
+        return page
 
     def entry_query(
         self,
@@ -686,7 +990,7 @@ class Access:
                 "cannot be combined with as_of or known_at, which select the entries that were valid then;"
                 " leave one out",
             )
-        scopes = [] if anywhere else scopes_of(scope)
+        scopes = (self.readable_scopes(None) or []) if anywhere else self.named_scopes(scope)
         session = None if session_id is None else Scope.session(session_id)
         if (
             flag("include_narrower", include_narrower)
@@ -694,7 +998,10 @@ class Access:
             and session is not None
             and any(s.kind is ScopeKind.USER for s in scopes)
         ):
+            if self.view is not None:
+                self.view.require("session_id", [session])
             scopes.append(session)
+        passing = self.check_filter(and_all((metadata_of("metadata", metadata), filter_of(filter))))
         asked = EntryQuery(
             tenant=self.tenant,
             scopes=tuple(dict.fromkeys(scopes)),
@@ -706,7 +1013,7 @@ class Access:
             order=validation.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
             limit=validation.whole_limit(limit, default=unless_told),
             any_tags=tags_of(f"{within}any_tags", any_tags),
-            filter=and_all((metadata_of("metadata", metadata), filter_of(filter))),
+            filter=passing,
             before=moment(f"{within}before", before),
             along=along,
             updated_before=moment("updated_before", updated_before),
@@ -777,6 +1084,7 @@ class Access:
             raise InvalidInput(
                 "mode", "'semantic' needs an embedder, and none is configured. Use 'lexical' or 'hybrid'"
             )
+        notes = list[str]()
         expanding, stages = flag("expand", expand), stages_of(rerank)
         if asked.vector is not None:
             _check_vector_search(asked, text, expanding=expanding, stages=stages)
@@ -796,10 +1104,21 @@ class Access:
                 conversation=preferred.conversation_id,
                 along="updated_at",
             )
+        if self.hides:
+            boosted = await self.conversation_in_view(asked.preferred.conversation_id)
+            if asked.messages:
+                sessions, notes = await self._list_sessions(asked.scopes)
+                asked = replace(asked, sessions=sessions)
+            asked = replace(
+                asked,
+                preferred=replace(asked.preferred, conversation_id=boosted),
+                conversation=None if asked.conversation is None else boosted,
+            )
         advised = self.engine.advised_search if advisor is None else self.engine.advised_search.by(advisor)
         found = await advised.search(
             asked, text, explain=flag("explain", explain), expand=expanding, stages=stages
         )
+        found.degraded = (*found.degraded, *notes)
         if asked.as_of is None and asked.known_at is None:
             self.engine.accesses.note(
                 self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)]
@@ -822,6 +1141,14 @@ def _check_vector_search(asked: EntryQuery, text: str, *, expanding: bool, stage
 def _entry_notes(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what is noted about entries that a request has stored."""
     return {"entries": [(entry.id, entry.version) for entry in entries]}
+
+
+def sessions_of(scopes: Iterable[Scope | Subtree]) -> Condition:
+    """Return the condition of the sessions of these scopes and of their users."""
+    exact = [scope for scope in scopes if isinstance(scope, Scope)]
+    users = tuple(scope.id for scope in exact if scope.kind is ScopeKind.USER)
+    conversations = tuple(conversation_scope(scope.id) for scope in exact if scope.kind is ScopeKind.SESSION)
+    return Or((In("subject", users), In("scope", conversations)))
 
 
 def _kind_of(scope: Scope | str | None) -> ScopeKind | None:

@@ -130,7 +130,8 @@ class Conversation(WindowCompaction):
         messages = await self._whole(window, told.messages)
         if len(messages) < len(told.messages):  # some were erased meanwhile
             return await self.read(asked, tools=tools)
-        calls = {id(window.messages[at]): call_id for at, call_id in window.arranged.answers.items()}
+        answers = {} if asked.as_stored else window.arranged.answers
+        calls = {id(window.messages[at]): call_id for at, call_id in answers.items()}
         copies = [copy_of(message) async for message in iterate_cooperatively(messages, COPIED)]
         for message, copy in zip(told.messages, copies, strict=True):
             copy.tool_call_id = calls.get(id(message), copy.tool_call_id)

@@ -311,6 +311,21 @@ class SessionRecords:
             if isinstance(row, Record) and not self.is_over(row)
         }
 
+    async def owners(self, tenant: str, session_ids: Collection[str]) -> dict[str, str | None]:
+        """Return the user of each existing session of these, in one call.
+
+        Records that cannot be read are left out.
+        """
+        of, archive = {session_key(tenant, one): one for one in session_ids}, self._placement.topology.archive
+        with step("session.read"):
+            rows = await archive.get(SESSIONS, list(of)) if of else []
+        found: dict[str, Any] = {
+            of[row.key]: row.fields.get("subject")
+            for row in rows
+            if isinstance(row, Record) and not self.is_over(row)
+        }
+        return found
+
     def _remember(self, record: Record) -> None:
         self._told.pop(record.key, None)
         self._told[record.key] = record, self._placement.now()
@@ -599,12 +614,15 @@ class SessionRecords:
         descending: bool = True,
         limit: int,
         cursor: str | None = None,
+        within: Condition | None = None,
     ) -> SessionPage:
         """Return a page of the sessions with these fields.
 
         `since` and `until` limit when they were last used or created, both included.
+        `within` is any other condition.
         """
         conditions: list[Condition] = [Eq(name, value) for name, value in asked.items()]
+        conditions += [] if within is None else [within]
         conditions += [Has("tags", tag) for tag in tags]
         conditions.append(Not(Lt("hidden_from", self._placement.now())))
         moment = "touched_at" if order == "updated" else "created_at"

@@ -39,6 +39,7 @@ from memory.domain.errors import (
     Unsupported,
     VersionConflict,
 )
+from memory.domain.filters import VALUE, Filter, names
 from memory.domain.scope import Scope, Subtree
 from memory.domain.versions import version_conflict, version_text
 from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
@@ -53,6 +54,7 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import part_of
 from memory.orchestrator.storage.versions import version_at
+from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import where_of
 from memory.policies.visibility import is_expired
 from memory.ports.query import (
@@ -63,6 +65,7 @@ from memory.ports.query import (
     Head,
     IsNull,
     Lt,
+    Not,
     Or,
     Order,
     Page,
@@ -71,6 +74,7 @@ from memory.ports.query import (
     Tenant,
     all_of,
     decode_cursor,
+    encode_cursor,
 )
 from memory.ports.record import (
     Corrupt,
@@ -278,11 +282,17 @@ class Documents:
         reverse: bool = False,
         cursor: str | None = None,
         values: bool = False,
+        passing: Filter | None = None,
     ) -> DocumentPage:
         """Return a page of documents in the order of their keys.
 
-        With `values`, a page may end early, so that it holds few large values.
+        With `values`, a page may end early, so that it holds few large values. With
+        `passing`, it has only documents that pass this filter, and may end early too.
         """
+        if passing is not None:
+            return await self._passing_page(
+                tenant, scope, keys, passing, limit=limit, reverse=reverse, cursor=cursor, values=values
+            )
         if not values:
             page = await self._page(self._query(tenant, scope, keys, limit, reverse, cursor))
             return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, len(page.corrupt))
@@ -301,6 +311,73 @@ class Documents:
             if cursor is None or len(found) >= limit or size >= PAGE_BYTES:
                 return DocumentPage(found, cursor, damaged)
 
+    async def _passing_page(
+        self,
+        tenant: str,
+        scope: Scope | Subtree,
+        keys: KeyRange,
+        passing: Filter,
+        *,
+        limit: int,
+        reverse: bool,
+        cursor: str | None,
+        values: bool,
+    ) -> DocumentPage:
+        """Return a page of documents that pass a filter. See `page`."""
+        found: list[DocumentInfo] = []
+        damaged = checked = size = 0
+        most = self._placement.settings.filter_rows
+        while True:
+            query = self._query(tenant, scope, keys, _READ_AT_ONCE, reverse, cursor, passing)
+            page = await self._page(replace(query, select=None))
+            damaged, cursor = damaged + len(page.corrupt), page.cursor
+            for row in page.records:
+                if not isinstance(row, Record):
+                    continue
+                checked += 1
+                one = await self._passing_row(row, passing)
+                shown = None if one is None else await self._document(one) if values else info_of(one)
+                if shown is None:
+                    continue
+                found.append(shown)
+                size += shown.size if values else 0
+                if len(found) == limit or size >= PAGE_BYTES:
+                    if row is not page.records[-1]:
+                        cursor = encode_cursor((str(row.fields["key"]),), row.key.id)
+                    return DocumentPage(found, cursor, damaged)
+            if cursor is None:
+                return DocumentPage(found, None, damaged)
+            if checked >= most:
+                note = f"the filter was checked on {checked:,} documents; the cursor goes on behind them"
+                return DocumentPage(found, cursor, damaged, (note,))
+
+    async def _passing_row(self, row: Record, passing: Filter) -> Record | None:
+        """Return the record if its document passes the filter.
+
+        A large value is read. If the document is replaced meanwhile, the newer one is
+        checked.
+
+        Raises:
+            CorruptRecord: A large value cannot be read.
+        """
+        if not names(passing, VALUE):
+            return row if satisfies(passing)(row) else None
+        patience = RetryDeadline(self._placement, row.key.id)
+        for _ in range(READS):
+            if row.fields.get("upload") is None or row.fields["form"] == "bytes":
+                return row if satisfies(passing)(row) else None
+            data = await self._chunks.data(row)
+            if data is not None:
+                whole = {**row.body, VALUE: await _apart(len(data), partial(value_from, data, "json"))}
+                return row if satisfies(passing)(replace(row, body=whole)) else None
+            (now,) = await self._read_rows([row.key])
+            newer = self._visible(now)
+            if newer is None:
+                return None
+            row = newer
+            await patience.wait()
+        raise CorruptRecord(self._home.name, row.key.id, "a chunk of its value is missing")
+
     async def _page(self, query: Query) -> Page:
         return await self._placement.page("document.list", self._home, query)
 
@@ -316,6 +393,7 @@ class Documents:
         limit: int,
         reverse: bool,
         cursor: str | None,
+        passing: Filter | None = None,
     ) -> Query:
         order = (Order("key", descending=reverse),)
         place = () if cursor is None else decode_cursor(cursor, order).values
@@ -324,7 +402,7 @@ class Documents:
         return Query(
             DOCUMENTS,
             where_of(tenant, (scope,)),
-            all_of(keys.condition, self._is_live),
+            all_of(keys.condition, self._is_live, _condition(passing)),
             order,
             limit,
             cursor=cursor,
@@ -446,27 +524,56 @@ class Documents:
                 there, known = await self._meet(outcome), outcome.version
                 await patience.wait()
 
-    async def delete_many(self, tenant: str, scope: Scope, keys: KeyRange) -> int:
+    async def delete_many(
+        self, tenant: str, scope: Scope, keys: KeyRange, passing: Filter | None = None
+    ) -> int:
         """Delete the documents with these keys that exist now; return their number.
+
+        With `passing`, a document is deleted only if it passes this filter then.
 
         Raises:
             LegalHoldActive: The scope is under legal hold.
         """
         deleted, cursor = 0, None
         while True:
-            query = self._query(tenant, scope, keys, _DELETED_AT_ONCE, False, cursor)
-            page = await self._page(query)
+            size = _DELETED_AT_ONCE if passing is None else _READ_AT_ONCE
+            query = self._query(tenant, scope, keys, size, False, cursor, passing)
+            page = await self._page(query if passing is None else replace(query, select=None))
+            there: Sequence[Head | Record] = page.heads
+            if passing is not None:
+                read = [
+                    await self._passing_row(one, passing) for one in page.records if isinstance(one, Record)
+                ]
+                there = [one for one in read if one is not None]
             await self._holds.refuse_partition(Partition(tenant, scope.text), whole=False)
-            writes = [self._deletion(head.key, head.version, drop_step(head)) for head in page.heads]
+            writes = [self._deletion(row.key, row.version, drop_step(row)) for row in there]
             outcomes = await self._placement.write("document.delete", self._home, *writes) if writes else []
             done = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome.applied]
             await self._finish(done)
             deleted += len(done)
-            for head, outcome in zip(page.heads, outcomes, strict=True):
+            for row, outcome in zip(there, outcomes, strict=True):
                 if not outcome.applied:  # it was changed meanwhile
-                    deleted += await self.delete(tenant, DeleteRequest(scope.text, str(head.fields["key"])))
+                    request = DeleteRequest(scope.text, str(row.fields["key"]))
+                    deleted += await self._delete_passing(tenant, request, passing)
             if (cursor := page.cursor) is None:
                 return deleted
+
+    async def _delete_passing(self, tenant: str, asked: DeleteRequest, passing: Filter | None) -> bool:
+        """Delete a document if it passes the filter at the version that is deleted."""
+        if passing is None:
+            return await self.delete(tenant, asked)
+        key = key_of(tenant, asked.scope, asked.key)
+        patience = RetryDeadline(self._placement, key.id)
+        while True:
+            (stored,) = await self._read_rows([key])
+            row = self._visible(stored)
+            one = None if row is None else await self._passing_row(row, passing)
+            if one is None:
+                return False
+            try:
+                return await self.delete(tenant, replace(asked, expected=one.version))
+            except VersionConflict:
+                await patience.wait()
 
     # -- several documents -------------------------------------------------------------
 
@@ -693,6 +800,17 @@ class Documents:
         )
 
 
+def _condition(passing: Filter | None) -> Condition | None:
+    """Return a condition that every document which passes the filter meets.
+
+    Large values are not in their records, and stores may not compare a text with NUL.
+    """
+    found = condition_of(passing, DOCUMENTS)
+    if found is None or passing is None or not names(passing, VALUE):
+        return found
+    return Or((found, Not(IsNull("chunks")), Eq("has_nul", True)))
+
+
 def _check(asked: ChangeRequest, there: Record | None) -> None:
     """Raise if the stored document is not what the request expects."""
     what = f"document {asked.key!r} of scope '{asked.scope}'"
@@ -752,6 +870,8 @@ def _fields(asked: PutRequest, upload: Upload | None) -> dict[str, FieldValue]:
     fields: dict[str, FieldValue] = {"key": asked.key, "form": asked.value.form, "size": asked.value.size}
     if asked.lifetime is not None:
         fields["lifetime"] = asked.lifetime // timedelta(microseconds=1)
+    if asked.value.has_nul:
+        fields["has_nul"] = True
     if upload is not None:
         return {**fields, "upload": upload.name, "chunks": len(upload.chunks)}
     if asked.value.form == "bytes":

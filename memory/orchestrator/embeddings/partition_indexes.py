@@ -1,7 +1,7 @@
-"""In-process indexes of the vectors of recently searched partitions.
+"""In-process indexes of the vectors of recently searched partitions and subtrees.
 
 They serve stores that index words but not vectors. Such a store reads all vectors of a
-partition for each query.
+place for each query. The index of a subtree is one, however many partitions it has.
 
 An index whose reading began at most `LASTS` ago selects candidates instead, under the
 filter of the query, and the store scores those. So results always reflect the current
@@ -41,18 +41,21 @@ from memory.ports.query import (
     SYSTEM_FIELDS,
     VECTOR,
     Condition,
+    Everywhere,
     Head,
     In,
     Order,
     Partitions,
     Query,
+    Under,
+    Where,
     covers,
     widen,
     within,
 )
 from memory.ports.record import Partition, Record
 from memory.ports.store import Store
-from memory.ports.writes import RaiseGeneration, Write
+from memory.ports.writes import Put, RaiseGeneration, Write
 
 if TYPE_CHECKING:
     from memory.ports.partition_index import PartitionIndex
@@ -71,10 +74,13 @@ WRITTEN = 1_000
 missed more.
 """
 
-_Name: TypeAlias = tuple[Store, str, Partition]
-_Slot: TypeAlias = tuple[str, str, int]
+_Place: TypeAlias = Partition | Under
+"""The place of an index."""
+_Name: TypeAlias = tuple[Store, str, _Place]
+_Slot: TypeAlias = tuple[str, str, int | None]
 """A collection, a tenant, and the partition's digest, which its ids carry. Some writes
-name no more of their partition.
+name no more of their partition. Subtrees have None: any write of the tenant may be in
+one.
 """
 _KEPT = frozenset({"created_at", "updated_at", "expires_at", MODEL}) | FILTERED
 """The fields that filters of every search use, and those that every record has."""
@@ -84,21 +90,27 @@ _KNOWN = _KEPT | {"id", "scope", "version", "generation", "role", "tier"}
 
 @dataclass(slots=True, eq=False)
 class _View:
-    """The state of a partition when its reading began.
+    """The state of a place when its reading began.
 
     `written` has the ids that this process wrote there since, each with the number of
     the write.
     """
 
     collection: Collection
-    partition: Partition
+    place: _Place
     since: datetime
     form: PartitionIndex
     written: dict[str, int] = field(default_factory=dict)
 
     @property
     def slot(self) -> _Slot:
-        return _slot(self.collection, self.partition)
+        return _slot(self.collection, self.place)
+
+    def may_have(self, write: Write) -> bool:
+        """Return whether a write may be of a record of the place."""
+        if isinstance(write, Put):
+            return covers(_where(self.place), write.record.partition)
+        return self.slot in _slots_of(write)
 
 
 class PartitionIndexes:
@@ -169,11 +181,11 @@ class PartitionIndexes:
             await self._bring_up(store, view)
         self._make_room()
         known = asked if asked.filter is None else replace(asked, filter=widen(asked.filter, _is_known))
-        chosen, served = nearest(known, [view.form for view in views]), [view.partition for view in views]
-        others = [partition for partition in _partitions(asked) if partition not in served]
-        parts = [replace(asked, where=within(*others))] if others else []
+        chosen, served = nearest(known, [view.form for view in views]), [view.place for view in views]
+        others = [place for place in _places(asked) if place not in served]
+        parts = [replace(asked, where=_where(*others))] if others else []
         among = tuple(dict.fromkeys([*asked.among, *chosen]))[:MAX_LIMIT]
-        by_name = replace(known, where=within(*served), near=None, dimensions=asked.width, among=among)
+        by_name = replace(known, where=_where(*served), near=None, dimensions=asked.width, among=among)
         nothing = not (among or asked.text.strip() or asked.statistics)
         parts += [] if nothing else [by_name]
         answers = await each_at_once(store.candidates(part) for part in parts)
@@ -183,7 +195,7 @@ class PartitionIndexes:
         return answer, set(chosen) & set(among) - set(answer.ids)
 
     def _views(self, store: Store, asked: Candidates) -> list[_View]:
-        """Return the indexes of the queried partitions that are young enough.
+        """Return the indexes of the queried places that are young enough.
 
         The others, and those that are soon too old, are queued for reading.
         """
@@ -192,13 +204,14 @@ class PartitionIndexes:
         now = self._placement.now()
         self._let_go_of_old(now)
         views = list[_View]()
-        for partition in _partitions(asked):
-            can = part_of(store, partition, asked.collection).capabilities
+        for place in _places(asked):
+            holder = part_of(store, place, asked.collection) if isinstance(place, Partition) else store
+            can = holder.capabilities
             if (
                 can.semantic or not can.lexical
             ):  # it searches by vector itself, or reads all records for words anyway
                 continue
-            name = (store, asked.collection.name, partition)
+            name = (store, asked.collection.name, place)
             view = self._kept.get(name)
             if view is not None:
                 self._kept.move_to_end(name)
@@ -234,12 +247,14 @@ class PartitionIndexes:
         views = [view for _, view in self._all()]
         if not views:
             return
-        number, ids = next(self._numbers), dict[_Slot, list[str]]()
+        number, by_slot = next(self._numbers), dict[_Slot, list[Write]]()
         for write in writes:
-            if (slot := _slot_of(write)) is not None and not isinstance(write, RaiseGeneration):
-                ids.setdefault(slot, []).append(write.key.id)
+            for slot in _slots_of(write):
+                by_slot.setdefault(slot, []).append(write)
         for view in views:
-            view.written |= dict.fromkeys(ids.get(view.slot, ()), number)
+            for write in by_slot.get(view.slot, ()):
+                if not isinstance(write, RaiseGeneration) and view.may_have(write):
+                    view.written[write.key.id] = number
         self._let_go(name for name, view in self._all() if len(view.written) > WRITTEN)
 
     def on_write_failure(self, writes: Sequence[Write]) -> None:
@@ -247,7 +262,7 @@ class PartitionIndexes:
 
         Some of these writes may be stored, now or later.
         """
-        slots = {slot for write in writes if (slot := _slot_of(write)) is not None}
+        slots = {slot for write in writes for slot in _slots_of(write)}
         self._broken_off |= dict.fromkeys(slots, self._placement.now())
         self._let_go(name for name, view in self._all() if view.slot in slots)
 
@@ -256,7 +271,7 @@ class PartitionIndexes:
         self._let_go(
             name
             for name, view in self._all()
-            if view.collection is query.collection and covers(query.where, view.partition)
+            if view.collection is query.collection and _meet(query.where, view.place)
         )
 
     # -- keeping -----------------------------------------------------------------------
@@ -346,7 +361,7 @@ def _query(view: _View, limit: int = 1) -> Query:
     select = (_KEPT & {*SYSTEM_FIELDS, *(one.name for one in view.collection.fields)}) | {VECTOR}
     return Query(
         view.collection,
-        within(view.partition),
+        _where(view.place),
         order=(Order("created_at"),),
         limit=limit,
         roles=BROWSED,
@@ -378,19 +393,43 @@ def _is_known(part: Condition) -> bool:
     return getattr(part, "field", None) in _KNOWN
 
 
-def _partitions(asked: Candidates) -> tuple[Partition, ...]:
-    return asked.where.partitions if isinstance(asked.where, Partitions) else ()
+def _places(asked: Candidates) -> tuple[_Place, ...]:
+    """Return the places of the query that may have an index."""
+    match asked.where:
+        case Partitions(partitions):
+            return partitions
+        case Under():
+            return (asked.where,)
+        case _:
+            return ()
 
 
-def _slot(collection: Collection, partition: Partition) -> _Slot:
-    return (collection.name, partition.tenant, partition_digest(partition.tenant, partition.scope))
+def _where(*places: _Place) -> Partitions | Under:
+    """Return a query's places; a subtree is the only one."""
+    partitions = [place for place in places if isinstance(place, Partition)]
+    return within(*partitions) if partitions else next(p for p in places if isinstance(p, Under))
 
 
-def _slot_of(write: Write) -> _Slot | None:
-    """Return the slot of a write; None if it is not a write of a record."""
+def _meet(where: Where, place: _Place) -> bool:
+    """Return whether a query may be about records of an index's place."""
+    if isinstance(place, Partition):
+        return covers(where, place)
+    if isinstance(where, Partitions):
+        return any(covers(place, partition) for partition in where.partitions)
+    return isinstance(where, Everywhere) or where.tenant == place.tenant
+
+
+def _slot(collection: Collection, place: _Place) -> _Slot:
+    digest = partition_digest(place.tenant, place.scope) if isinstance(place, Partition) else None
+    return (collection.name, place.tenant, digest)
+
+
+def _slots_of(write: Write) -> tuple[_Slot, ...]:
+    """Return the slots of a write; none if it is not a write of a record."""
     if isinstance(write, RaiseGeneration) or not is_id(write.key.id):
-        return None
-    return (write.collection.name, write.key.tenant, digest_of(write.key.id))
+        return ()
+    name, tenant = write.collection.name, write.key.tenant
+    return ((name, tenant, digest_of(write.key.id)), (name, tenant, None))
 
 
 def _is_of_another_loop(task: asyncio.Task[None]) -> bool:

@@ -30,7 +30,7 @@ from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.entry_records import entry_of, said_by
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.requests import RequestMark
-from memory.policies.entry_query import EntryQuery
+from memory.policies.entry_query import EntryQuery, where_of
 from memory.policies.near_duplicates import LOOKED_AT, SHOWN, content_words, in_common, near
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.vector_scan import exact_cosines
@@ -110,7 +110,9 @@ class ConflictDetector:
         shown, lacking = await self._near(tenant, draft, self._entries.writer.pending(tenant, draft).record)
         decided = await self._resolve(draft, shown, resolve)
         superseded = SupersedeRequest(
-            decided.ids, draft.scope, {one.id: stored_version(one.version) for one in shown}
+            decided.ids,
+            where_of(tenant, [draft.scope]),
+            {one.id: stored_version(one.version) for one in shown},
         )
         entry, gave_way = await self._supersede_writer.write(
             tenant,

@@ -20,7 +20,6 @@ from memory.domain import ids, validation
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
 from memory.domain.provenance import all_in
-from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.entries.entries import Entries, retired_at
@@ -36,6 +35,7 @@ from memory.orchestrator.storage.placement import LocatedRecord, Placement, reje
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
+from memory.ports.query import Where, covers
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Put, Status
@@ -60,12 +60,12 @@ class SupersedeRequest:
     """
 
     ids: Sequence[str]
-    within: Scope | None = None
-    """Only entries of this scope."""
+    within: Where | None = None
+    """Only entries in this place."""
     versions: Mapping[str, int] | None = None
 
     @classmethod
-    def parse(cls, given: object, within: Scope | None = None) -> SupersedeRequest:
+    def parse(cls, given: object, within: Where | None = None) -> SupersedeRequest:
         """Parse ids as a caller gives them, one or several, each once."""
         several = [given] if isinstance(given, str) else validation.sequence("supersedes", given)
         named = (validation.text("supersedes", one, max_bytes=validation.MAX_ID_BYTES) for one in several)
@@ -221,7 +221,7 @@ class SupersedeWriter:
         )
         now = self._placement.now()
         active = home is not None and not is_expired(home[0], now) and is_current(home[0], now)
-        if home is None or not active or (within is not None and home[0].scope != within.text):
+        if home is None or not active or (within is not None and not covers(within, home[0].partition)):
             if shown is not None:
                 return None
             if write.tried:

@@ -316,21 +316,19 @@ class EntryBrowser:
     async def everything(
         self,
         tenant: str,
-        scope: Scope | Subtree | None,
+        scopes: Sequence[Scope | Subtree] = (),
         *,
         retired: bool = False,
         passing: Filter | None = None,
     ) -> AsyncIterator[Entry]:
-        """Yield every live entry of a tenant, scope or subtree, each once.
+        """Yield every live entry of a tenant, or of scopes and subtrees, each once.
 
         Stores are read in the direction in which records move, and each store's entries
         oldest first. With `retired`, entries outside their validity window are
         included. With `passing`, only entries that pass this filter are yielded.
         """
         now = self._placement.now()
-        async for row in self.every_record(
-            ENTRIES, where_of(tenant, () if scope is None else (scope,)), passing=passing
-        ):
+        async for row in self.every_record(ENTRIES, where_of(tenant, scopes), passing=passing):
             if retired or is_current(row, now):
                 yield entry_of(row)
 

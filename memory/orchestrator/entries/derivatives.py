@@ -205,8 +205,9 @@ class Derivatives:
             return DeletedEntry(1, is_complete=False)
         if expected is not None and not is_deleted:
             record = (await self._placement.locate(ENTRIES, key)).record
-            stored = None if record is None else record.version
-            raise version_conflict(f"entry {key.id}", expected, stored, key.id)
+            if record is None:
+                raise version_conflict(f"entry {key.id}", expected, None)
+            raise version_conflict(f"entry {key.id}", expected, record.version, key.id)
         return DeletedEntry(
             is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted
         )

@@ -8,7 +8,7 @@ not hide other entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -349,10 +349,13 @@ class Graphs:
             found += [row async for row in iterate_cooperatively(page.records) if isinstance(row, Record)]
         return found
 
-    async def chain(self, tenant: str, entry_id: str) -> list[str]:
+    async def chain(
+        self, tenant: str, entry_id: str, readable: Callable[[Collection[str]], Awaitable[set[str]]]
+    ) -> list[str]:
         """Return an entry and all entries that it superseded, also indirectly.
 
-        At most `CHAIN` entries are returned.
+        At most `CHAIN` entries are returned. Only the ids that `readable` returns are
+        followed.
         """
         found, step = [entry_id], [entry_id]
         while step and len(found) < CHAIN:
@@ -360,7 +363,8 @@ class Graphs:
                 str(row.fields["target_id"])
                 for row in await self._all_links(tenant, "source_id", step, SUPERSEDES)
             )
-            step = [one for one in named if one not in found][: CHAIN - len(found)]
+            shown = await readable(named.keys()) if named else set()
+            step = [one for one in named if one in shown and one not in found][: CHAIN - len(found)]
             found += step
         return found
 

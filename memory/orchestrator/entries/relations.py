@@ -19,7 +19,7 @@ from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark
-from memory.ports.query import Eq, Order, Query, Tenant, all_of
+from memory.ports.query import Eq, Order, Query, Tenant, Where, all_of, covers
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
@@ -267,11 +267,12 @@ class Relations:
         label: str | None = None,
         limit: int | None = None,
         shown: RelationVisibility | None = None,
+        within: Where | None = None,
     ) -> list[Relation]:
         """Return the relations that match, newest first.
 
         Relations of erased entries are gone. Those of retired entries are included,
-        unless `shown` restricts them.
+        unless `shown` restricts them. With `within`, both ends are in this place.
         """
         if label is not None:
             validation.one_of("relation filter", label, LABELS)
@@ -280,15 +281,16 @@ class Relations:
         most = validation.whole_limit(limit, default=200)
         query = Query(
             RELATIONS,
-            Tenant(tenant),
+            within or Tenant(tenant),
             condition,
             (Order("created_at", descending=True),),
-            most if shown is None else max(most, 100),
+            most if shown is None and within is None else max(most, 100),
         )
         found: list[Relation] = []
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
-            found += [relation_of(row) for row in await self._visible_rows(tenant, rows, shown)]
+            visible = await self._visible_rows(tenant, rows, shown)
+            found += [relation_of(row) for row in await self._rows_within(tenant, visible, within)]
             if len(found) >= most:
                 break
         return found[:most]
@@ -314,13 +316,41 @@ class Relations:
         dimmed = {row.key for row in superseding if _ends(row) & visible and _ends(row) <= there}
         return [row for row in made if _ends(row) <= visible or row.key in dimmed]
 
-    async def everything(self, tenant: str) -> AsyncIterator[Relation]:
-        """Yield every relation of a tenant whose ends still exist, in no order."""
-        query = Query(RELATIONS, Tenant(tenant), limit=self._placement.settings.page)
+    async def _rows_within(self, tenant: str, rows: Sequence[Record], within: Where | None) -> list[Record]:
+        """Return the relations of which both ends are in a place.
+
+        A relation is in the partition of its source.
+        """
+        if within is None:
+            return list(rows)
+        targets = {str(row.fields["target_id"]) for row in rows}
+        located = await self._placement.locate_many(ENTRIES, [Key(tenant, one) for one in targets])
+        inside = {
+            at.record.key.id
+            for at in located
+            if at.record is not None and covers(within, at.record.partition)
+        }
+        return [
+            row for row in rows if covers(within, row.partition) and str(row.fields["target_id"]) in inside
+        ]
+
+    async def is_outside(self, tenant: str, relation_id: str, within: Where) -> bool:
+        """Return whether there is such a relation with an end outside of a place."""
+        there = None
+        if ids.is_id(relation_id):
+            there = (await self._placement.locate(RELATIONS, Key(tenant, relation_id))).record
+        return there is not None and not await self._rows_within(tenant, [there], within)
+
+    async def everything(self, tenant: str, within: Where | None = None) -> AsyncIterator[Relation]:
+        """Yield every relation of a tenant whose ends still exist, in no order.
+
+        With `within`, both ends are in this place.
+        """
+        query = Query(RELATIONS, within or Tenant(tenant), limit=self._placement.settings.page)
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
             there = await self._ends_there(rows)
-            for row in rows:
+            for row in await self._rows_within(tenant, rows, within):
                 if _ends(row) <= there:
                     yield relation_of(row)
 

@@ -70,6 +70,8 @@ def heard_in(asked: EntryQuery) -> MessageQuery | None:
     exact = [scope for scope in asked.scopes if isinstance(scope, Scope)]
     users = tuple(scope.id for scope in exact if scope.kind is ScopeKind.USER)
     sessions = tuple(scope_of(scope.id) for scope in exact if scope.kind is ScopeKind.SESSION)
+    if asked.sessions is not None:
+        users, sessions = (), tuple(map(scope_of, asked.sessions))
     since = Ge("created_at", asked.since) if asked.since else None
     before = Lt("created_at", asked.before) if asked.before else None
     if users:

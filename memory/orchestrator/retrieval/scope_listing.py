@@ -7,7 +7,7 @@ each batch of them is counted, and scopes that hold nothing are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memory.domain.errors import InvalidInput
@@ -66,11 +66,13 @@ class ScopeDirectory:
         limit: int,
         max_depth: int | None = None,
         cursor: str | None = None,
+        exact: Container[str] = (),
     ) -> ScopePage:
         """Return a page of the scopes whose texts begin with one of these prefixes.
 
         The prefixes are in the order of their texts. With `max_depth`, paths with more
-        labels are shown as the path with so many, and counted with it.
+        labels are shown as the path with so many, and counted with it. The prefixes of
+        `exact` stand for one scope each.
         """
         after = "" if cursor is None else _place(cursor, tenant)
         found: list[ScopeInfo] = []
@@ -78,9 +80,15 @@ class ScopeDirectory:
             sources = self._sources(prefix)
             if after and after > prefix and not after.startswith(prefix):
                 continue
+            if prefix in exact and after >= prefix:
+                after = "" if after == prefix else after
+                continue
             while True:
-                texts, is_last = await self._texts(tenant, sources, after, limit)
-                batch, beyond = _cut(texts, max_depth)
+                if prefix in exact:
+                    batch, beyond, is_last = [(Scope.parse(prefix), False)], None, True
+                else:
+                    texts, is_last = await self._texts(tenant, sources, after, limit)
+                    batch, beyond = _cut(texts, _depth_below(prefix, max_depth))
                 found += await self._held(tenant, batch)
                 if len(found) > limit or (len(found) == limit and not is_last):
                     last = found[limit - 1].scope
@@ -175,6 +183,11 @@ class ScopeDirectory:
 
 def _is_session(scope: Scope, sessions: Mapping[str, str]) -> bool:
     return scope.kind is ScopeKind.SESSION and scope.id in sessions
+
+
+def _depth_below(prefix: str, max_depth: int | None) -> int | None:
+    """Return the depth to which paths are shown: at least that of the prefix."""
+    return None if max_depth is None else max(max_depth, prefix.count("/"))
 
 
 def _cut(texts: Sequence[str], max_depth: int | None) -> tuple[list[tuple[Scope, bool]], str | None]:

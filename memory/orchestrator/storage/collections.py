@@ -298,6 +298,7 @@ DOCUMENTS = Collection(
         Field("upload", FieldType.TEXT),  # the chunks of a large value
         Field("chunks", FieldType.INTEGER),
         Field("lifetime", FieldType.INTEGER),  # microseconds for which each read keeps it
+        Field("has_nul", FieldType.BOOLEAN),  # true if a text in the value has one
     ),
     orders=("key",),
 )

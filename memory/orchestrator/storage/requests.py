@@ -54,6 +54,8 @@ class Request:
     """The SHA-256 of all that the call asks for."""
     about: tuple[str, ...]
     """The digests of the partitions that it is about; see `partition_mark`."""
+    caller: str = ""
+    """The restricted view that makes the call; its request ids are its own."""
 
     @classmethod
     def of(
@@ -67,8 +69,17 @@ class Request:
     @property
     def mark(self) -> str:
         """The text of the request's mark; see `RequestMark`."""
-        named = json.dumps([self.operation, self.request_id, self.digest])
+        named = json.dumps([self.operation, self.request_id, self.digest, *self._of_caller])
         return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+    @property
+    def record_name(self) -> tuple[str, ...]:
+        """The texts from which the id of the request's record derives."""
+        return (self.operation, self.request_id, *self._of_caller)
+
+    @property
+    def _of_caller(self) -> tuple[str, ...]:
+        return (self.caller,) if self.caller else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +127,7 @@ class Requests:
             Conflict: Another request was made under the id.
         """
         archive, stands = self._placement.topology.archive, 0
-        key = Key(tenant, ids.derived_id(tenant, REQUESTS_SCOPE, request.operation, request.request_id))
+        key = Key(tenant, ids.derived_id(tenant, REQUESTS_SCOPE, *request.record_name))
         patience = RetryDeadline(self._placement, key.id)
         when: When = Absent()
         while True:

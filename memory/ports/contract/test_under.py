@@ -60,7 +60,7 @@ LABELS = (
     "x" * 128, "x" * 127,
 )  # fmt: skip
 """Labels of which each is data: none matches another."""
-LONG = ROOT + ("y" * 128 + "/") * 6
+LONG = ROOT + ("y" * 128 + "/") * 7
 """The beginning of scopes whose text is longer than names in many file systems."""
 TREE_SCOPES = (
     ROOT,
@@ -279,7 +279,7 @@ async def test_pages_are_in_order_over_all_scopes(store: Store, order: str) -> N
 
 
 MANY = 520
-"""More partitions than one request of a store without subtrees names."""
+"""More partitions than some engines take in one list."""
 
 
 @clause("under.exact", "under.pages", "under.found", "under.erased", since=2)

@@ -15,6 +15,7 @@ import pytest
 from memory import DocumentPut, Memory
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.session import Context
 from memory.orchestrator.entries.relations import Relation
 
 TABLE = Path(__file__).parents[3] / "docs" / "backends.md"
@@ -69,9 +70,9 @@ CALLS: dict[str, Call] = {
     "`relations.find`": lambda m, k: m.relations.find(source_id=k.user.id),
     "`sessions.end`, `admin.move` to `mid`": lambda m, k: _moved(m, k),
     "`session.search`, `search_messages`": lambda m, k: m.search_messages("hello"),
-    "`session.context` of what this process saw within the last minute": lambda m, k: m.session(
-        "chat"
-    ).context(last=2),
+    "`session.context`, `session.window` of what this process saw within the last minute": lambda m, k: (
+        _read_window(m)
+    ),
     "`session.append`, `session.history`, `session.state`, `session.pop`, `sessions.list`": lambda m, k: (
         _talked(m)
     ),
@@ -82,6 +83,13 @@ CALLS: dict[str, Call] = {
     "`admin.stats`": lambda m, k: m.admin.stats(),
     "`admin.check`": lambda m, k: m.admin.check(),
 }
+
+
+async def _read_window(memory: Memory) -> Context:
+    session = memory.session("chat")
+    window, context = await session.window(last=2), await session.context(last=2)
+    assert window.degraded == context.degraded
+    return context
 
 
 async def _kept(memory: Memory) -> None:

@@ -65,6 +65,7 @@ CALLS: dict[type, dict[str, Call]] = {
         "state": lambda s: s.state(),
         "stream": streamed,
         "update": lambda s: s.update("m1", content="mine"),
+        "window": lambda s: s.window(),
     },
     Tasks: {
         "delete": lambda s: s.tasks.delete("t1"),

@@ -18,7 +18,7 @@ from memory.facade.scoped import ScopedMemory
 
 SURFACE = {
     "Memory": (
-        "browse close compact delete enrichment for_tenant get get_many maintain open promote retrieve scoped search"
+        "browse close compact delete enrichment for_tenant get get_many maintain open promote restrict retrieve scoped search"
         " search_messages session update write write_many write_with_report"
     ),
     "entries": "delete_many history invalidate iterate source_messages",
@@ -26,7 +26,8 @@ SURFACE = {
     "short_ids": "of resolve resolve_many",
     "sessions": "create delegation delete end get list runs update",
     "scratchpads": "append clear read",
-    "documents": "apply delete delete_many get get_many list put",
+    "documents": "apply delete delete_many find get get_many list put",
+    "scopes": "list",
     "artifacts": "delete get list put read stream",
     "commands": "run schema",
     "admin": (

@@ -47,7 +47,7 @@ async def test_its_neighbours_are_served(world: World, caplog: pytest.LogCapture
         assert await world.browse(USER) == ["text beside"]
     assert entry.id in caplog.text
     assert await world.search("text", USER) == ["text beside"]
-    assert [e.content async for e in world.engine.browser.everything(TENANT, USER)] == ["text beside"]
+    assert [e.content async for e in world.engine.browser.everything(TENANT, [USER])] == ["text beside"]
 
 
 async def test_it_can_be_deleted_with_all_that_hung_on_it(world: World) -> None:

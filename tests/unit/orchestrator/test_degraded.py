@@ -155,7 +155,7 @@ async def test_an_answer_comes_from_every_tier_and_holds_each_entry_once(world: 
     assert await world.browse() == [f"text {n}" for n in range(5, -1, -1)]
     assert sorted(await world.search("text")) == [f"text {n}" for n in range(6)]
     assert await world.browse(limit=3, order="oldest") == ["text 0", "text 1", "text 2"]
-    exported = [e.content async for e in world.engine.browser.everything(TENANT, SESSION)]
+    exported = [e.content async for e in world.engine.browser.everything(TENANT, [SESSION])]
     assert sorted(exported) == [f"text {n}" for n in range(6)]
 
 
@@ -165,7 +165,7 @@ async def test_an_entry_being_moved_is_in_every_answer_once(world: World) -> Non
     await world.move(entry, "mid")
     assert await world.stands(entry) == ["mark", "arriving", "-"]
     assert await world.seen(entry) == ["text"]
-    assert [e.content async for e in world.engine.browser.everything(TENANT, None)] == ["text"]
+    assert [e.content async for e in world.engine.browser.everything(TENANT)] == ["text"]
     assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
     assert await world.seen(entry) == []
 
@@ -177,7 +177,7 @@ async def test_paging_passes_over_copies_that_do_not_count() -> None:
             await world.break_off(entry, "mid")
             world.short.state.place("entries", Key(TENANT, entry.id), None)
         assert await world.browse(limit=2) == ["text 4", "text 0"]
-        assert [e.content async for e in world.engine.browser.everything(TENANT, SESSION)] == [
+        assert [e.content async for e in world.engine.browser.everything(TENANT, [SESSION])] == [
             "text 0",
             "text 4",
         ]
@@ -310,7 +310,7 @@ async def test_an_export_says_so_where_marks_cannot_be_read(world: World) -> Non
     await _one_arriving_in_mid(world)
     world.short.fails_before.add("browse.marks")
     with pytest.raises(StoreUnavailable, match="store 'short'"):
-        _ = [e async for e in world.engine.browser.everything(TENANT, SESSION)]
+        _ = [e async for e in world.engine.browser.everything(TENANT, [SESSION])]
 
 
 async def test_a_relation_of_whose_end_no_store_can_tell_is_left_by_a_sweep(world: World) -> None:

@@ -30,6 +30,7 @@ from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.orchestrator.storage.outbox import OutboxRecord
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies import enrichment
+from memory.policies.entry_query import where_of
 from memory.ports.advisor import Prompt
 from memory.ports.record import Key, Record
 from tests.support import noticed
@@ -286,7 +287,7 @@ async def test_one_that_was_linked_and_edited_before_it_was_retired_is_not_linke
     await advised.engine.supersede_writer.write(
         TENANT,
         EntryDraft(scope=SESSION, content="Ada lives in Porto"),
-        SupersedeRequest([old.id], SESSION, {old.id: stored_version(old.version)}),
+        SupersedeRequest([old.id], where_of(TENANT, [SESSION]), {old.id: stored_version(old.version)}),
     )
     advised.heal()
     assert len(await advised.rows(advised.mid, RELATIONS)) == 1
@@ -306,7 +307,7 @@ async def test_one_that_was_linked_and_then_gave_way_to_another_is_not_linked_an
     await advised.flush()
     for store in advised.stores:
         store.fails_before.add("update.home")
-    asked = SupersedeRequest([old.id], SESSION, {old.id: stored_version(old.version)})
+    asked = SupersedeRequest([old.id], where_of(TENANT, [SESSION]), {old.id: stored_version(old.version)})
     await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
@@ -329,7 +330,7 @@ async def test_one_that_changes_just_as_it_is_linked_is_not_linked_any_more(
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
-    asked = SupersedeRequest([old.id], SESSION, {old.id: stored_version(old.version)})
+    asked = SupersedeRequest([old.id], where_of(TENANT, [SESSION]), {old.id: stored_version(old.version)})
     await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
@@ -356,7 +357,7 @@ async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_l
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
-    asked = SupersedeRequest([old.id], SESSION, {old.id: stored_version(old.version)})
+    asked = SupersedeRequest([old.id], where_of(TENANT, [SESSION]), {old.id: stored_version(old.version)})
     new, _ = await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )

@@ -19,7 +19,7 @@ from memory.domain.entry import EntryDraft
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
 from memory.domain.ids import keyed_id
 from memory.domain.provenance import ORIGIN_KINDS
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.orchestrator.embeddings import partition_indexes
 from memory.orchestrator.embeddings.partition_indexes import LASTS
 from memory.orchestrator.engine import Engine
@@ -55,7 +55,7 @@ def _world(settings: EngineSettings | None = None) -> World:
     )
 
 
-async def _found(engine: Engine, text: str, *scopes: Scope, **more: Any) -> list[str]:
+async def _found(engine: Engine, text: str, *scopes: Scope | Subtree, **more: Any) -> list[str]:
     found = await engine.entry_search.search(
         EntryQuery(TENANT, scopes or (USER,), mode="semantic", limit=50, **more), text
     )
@@ -63,7 +63,7 @@ async def _found(engine: Engine, text: str, *scopes: Scope, **more: Any) -> list
     return sorted(hit.entry.content for hit in found)
 
 
-async def _ready(engine: Engine, *scopes: Scope) -> None:
+async def _ready(engine: Engine, *scopes: Scope | Subtree) -> None:
     """The forms of these scopes choose."""
     await _found(engine, "beverage", *scopes)
     await read(engine)
@@ -285,6 +285,49 @@ async def test_an_erased_scope_is_let_go_of_at_once() -> None:
         await world.engine.erasure.erase_scope(TENANT, USER)
         assert kept(world.engine) == ["entries of org:o1", "entry_passages of org:o1"]
         assert await _found(world.engine, "beverage", USER, ORG) == ["tea"]
+
+
+async def test_a_subtree_has_one_form_that_follows_what_this_process_does() -> None:
+    team, red, redder = (Scope.path("team", *labels) for labels in ((), ("red",), ("redder",)))
+    tree = Scope.path("team", "red").subtree()
+    async with _world() as world:
+        first = await world.write("tea", red)
+        await world.write("tea of the team", team)
+        await world.write("tea of others", redder)
+        await _ready(world.engine, tree)
+        assert kept(world.engine) == ["entries of path:team/red/**", "entry_passages of path:team/red/**"]
+        world.mid.steps.clear()
+        await world.write("beverage", Scope.path("team", "red", "new"))
+        await world.write("beverage elsewhere", redder)
+        assert await _found(world.engine, "tea", tree) == ["beverage", "tea"]
+        assert "forms.read" not in world.mid.steps
+        await world.update(first, content="a heron")
+        assert await _found(world.engine, "tea", tree) == ["beverage"]
+        assert await _found(world.engine, "bird", tree) == ["a heron"]
+        assert await astray(world.engine) == []
+        await world.engine.erasure.erase_scope(TENANT, Scope.path("team", "red", "new"))
+        assert kept(world.engine) == []
+        assert await _found(world.engine, "beverage", tree) == []
+
+
+async def test_a_subtree_beside_a_scope_has_a_form_of_its_own() -> None:
+    tree = Scope.path("team").subtree()
+    async with _world() as world:
+        await world.write("tea", Scope.path("team", "red"))
+        await world.write("beverage", USER)
+        await world.write("tea of the org", ORG)
+        for _ in range(2):
+            assert await _found(world.engine, "tea", tree, USER) == ["beverage", "tea"]
+            assert await _found(world.engine, "tea", tree) == ["tea"]
+            await read(world.engine)
+        assert "entries of path:team/**, user:ada" in kept(world.engine)
+        other = await world.another_process()
+        await other.entries.write(
+            TENANT, EntryDraft(scope=Scope.path("team"), content="beverage of the team")
+        )
+        world.clock.advance(LASTS)
+        assert await _found(world.engine, "tea", tree) == ["beverage of the team", "tea"]
+        await other.close()
 
 
 async def test_scopes_and_tenants_are_apart() -> None:
@@ -706,7 +749,7 @@ MUTATIONS = {
     "writes are not noted": Mutation(
         partition_indexes,
         "PartitionIndexes.on_write",
-        "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
+        "view.written[write.key.id] = number",
         "pass",
     ),
     "writes are noted of what chooses alone": Mutation(

@@ -94,7 +94,7 @@ async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> Non
 
 async def test_an_entry_that_moves_while_all_are_exported_is_exported_once(world: World) -> None:
     entry, exported = await world.write(), list[str]()
-    async for each in world.engine.browser.everything(TENANT, None):
+    async for each in world.engine.browser.everything(TENANT):
         exported.append(each.id)
         await world.move(entry, "mid")
     assert await world.stands(entry) == ["mark", "home", "replica"]

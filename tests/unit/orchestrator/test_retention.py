@@ -466,4 +466,4 @@ async def _sweep_and_check(world: World, held: set[str]) -> Counter[str]:
 
 
 async def _all(world: World) -> list[Entry]:
-    return [entry async for entry in world.engine.browser.everything(TENANT, None)]
+    return [entry async for entry in world.engine.browser.everything(TENANT)]

@@ -29,8 +29,6 @@ class MyDirectory(ServerDirectory[Connection]):
         )
         self._one_sql = f"SELECT number, generation FROM {table} WHERE tenant = ? AND scope = ?"  # noqa: S608
         self._set_sql = f"UPDATE {table} SET generation = ? WHERE number = ?"  # noqa: S608
-        self._of_tenant_sql = f"SELECT number FROM {table} WHERE tenant = ? ORDER BY number"  # noqa: S608
-        self._all_sql = f"SELECT number FROM {table} ORDER BY number"  # noqa: S608
 
     async def _find(
         self, connection: Connection, tenant: str, scopes: Sequence[str]
@@ -102,10 +100,6 @@ class MyDirectory(ServerDirectory[Connection]):
                 *wanted,
             )
 
-    async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
-        rows = (
-            await connection.fetch(self._all_sql)
-            if tenant is None
-            else await connection.fetch(self._of_tenant_sql, tenant)
-        )
+    async def _numbers(self, connection: Connection, which: str, values: Sequence[str]) -> list[int]:
+        rows = await connection.fetch(f"SELECT p.number FROM {self._table} AS p {which}", *values)  # noqa: S608
         return [number for (number,) in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.partitions import PartitionState
@@ -41,8 +42,6 @@ class PgDirectory(ServerDirectory[Connection]):
             f"UPDATE {table} AS p SET generation = r.generation FROM unnest($1::bigint[], $2::bigint[]) AS r(number, generation) "  # noqa: S608
             "WHERE p.number = r.number"
         )
-        self._of_tenant_sql = f"SELECT number FROM {table} WHERE tenant = $1 ORDER BY number"  # noqa: S608
-        self._all_sql = f"SELECT number FROM {table} ORDER BY number"  # noqa: S608
 
     async def _find(
         self, connection: Connection, tenant: str, scopes: Sequence[str]
@@ -88,21 +87,22 @@ class PgDirectory(ServerDirectory[Connection]):
     async def _list(
         self, connection: Connection, which: str, values: Sequence[int | str]
     ) -> list[tuple[int, Partition, int]]:
-        for number, value in enumerate(values, 1):
-            which = which.replace("?", f"${number}::{'text' if isinstance(value, str) else 'bigint'}", 1)
-        sql = f"SELECT p.number, p.tenant, p.scope, p.generation FROM {self._table} AS p {which}"  # noqa: S608
-        rows = await connection.fetch(
-            sql, *[escape(value) if isinstance(value, str) else value for value in values]
-        )
+        rows = await self._select(connection, "p.number, p.tenant, p.scope, p.generation", which, values)
         return [
             (number, Partition(unescape(tenant), unescape(scope)), generation)
             for number, tenant, scope, generation in rows
         ]
 
-    async def _numbers(self, connection: Connection, tenant: str | None) -> list[int]:
-        rows = await (
-            connection.fetch(self._all_sql)
-            if tenant is None
-            else connection.fetch(self._of_tenant_sql, escape(tenant))
+    async def _numbers(self, connection: Connection, which: str, values: Sequence[str]) -> list[int]:
+        return [number for (number,) in await self._select(connection, "p.number", which, values)]
+
+    async def _select(
+        self, connection: Connection, columns: str, which: str, values: Sequence[int | str]
+    ) -> Sequence[Any]:
+        for number, value in enumerate(values, 1):
+            which = which.replace("?", f"${number}::{'text' if isinstance(value, str) else 'bigint'}", 1)
+        sql = f"SELECT {columns} FROM {self._table} AS p {which}"  # noqa: S608
+        rows: Sequence[Any] = await connection.fetch(
+            sql, *[escape(value) if isinstance(value, str) else value for value in values]
         )
-        return [number for (number,) in rows]
+        return rows

@@ -42,7 +42,7 @@ async def candidates(
     population = Population(
         session,
         table,
-        cache.members(session, table, await directory.numbers(session, asked.where), vectors),
+        cache.members(session, table, asked.where, await directory.numbers(session, asked.where), vectors),
         asked.roles,
     )
     found = _CandidateRows(session, table, asked)
@@ -167,13 +167,13 @@ class _Columns:
 def _measure_rows(
     table: SqliteTable, asked: Candidates, population: Population, found: _CandidateRows
 ) -> CandidateColumns:
-    """Return the rows as columns, one partition behind the other.
+    """Return the rows as columns, one group of members behind the other.
 
     Rows in none of the population's partitions are left out.
     """
     rows: list[Row] = []
     places: dict[int, Ints] = {}
-    for i, there in _by_partition(population, found.rows.values()).items():
+    for i, there in _by_group(population, found.rows.values()).items():
         at = population.members[i].places(np.array([row[0] for row in there], np.int64))
         places[i] = at[at >= 0]
         rows += [row for row, place in zip(there, at, strict=True) if place >= 0]
@@ -202,9 +202,9 @@ def _measure_rows(
     )
 
 
-def _by_partition(population: Population, rows: Iterable[Row]) -> dict[int, list[Row]]:
-    """Group the rows by their partition's place in the population."""
-    place = {partition: i for i, partition in enumerate(population.partitions)}
+def _by_group(population: Population, rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """Group the rows as the members of their partitions are in the population."""
+    place = {partition: i for i, members in enumerate(population.members) for partition in members.revisions}
     found: dict[int, list[Row]] = {}
     for row in rows:
         if (i := place.get(row[_PARTITION])) is not None:
@@ -213,7 +213,7 @@ def _by_partition(population: Population, rows: Iterable[Row]) -> dict[int, list
 
 
 def _counts(stems: Sequence[str], population: Population, places: Mapping[int, Ints]) -> Scores:
-    """Count each of the words in the records at these places of each partition."""
+    """Count each of the words in the records at these places of each group."""
     counts = {i: np.zeros((len(at), len(stems))) for i, at in places.items()}
     for column, stem in enumerate(stems if places else ()):
         for i, holding, frequencies in population.holders(stem):

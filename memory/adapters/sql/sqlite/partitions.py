@@ -13,8 +13,6 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.ports.record import Partition
 from memory.ports.rows import MARK
 
-_OF_TENANT = "SELECT number FROM memory_partitions WHERE tenant = ? ORDER BY number"
-_ALL = "SELECT number FROM memory_partitions ORDER BY number"
 _LOCKED = "SELECT number, generation FROM memory_partitions WHERE number IN "
 ONE = "SELECT number, generation FROM memory_partitions WHERE tenant = ? AND scope = ?"
 
@@ -32,8 +30,8 @@ class SqliteDirectory(Directory[Session]):
             (scope, *row) for scope in scopes if (row := connection.row(ONE, (tenant, scope))) is not None
         ]
 
-    async def _numbers(self, connection: Session, tenant: str | None) -> list[int]:
-        rows = connection.rows(_ALL) if tenant is None else connection.rows(_OF_TENANT, (tenant,))
+    async def _numbers(self, connection: Session, which: str, values: Sequence[str]) -> list[int]:
+        rows = connection.rows(f"SELECT p.number FROM memory_partitions AS p {which}", values)  # noqa: S608
         return [number for (number,) in rows]
 
     def _quoted_names(self, tables: Sequence[str]) -> list[str]:

@@ -35,21 +35,20 @@ class Population:
         self,
         session: Session,
         table: SqliteTable,
-        held: Sequence[tuple[int, Members]],
+        members: Sequence[Members],
         roles: frozenset[Role],
     ) -> None:
         self._session, self._table = session, table
-        self.partitions = [partition for partition, _ in held]
-        self.members = [members for _, members in held]
+        self.members = members
         self.asked = [members.role_mask(roles) for members in self.members]
-        """Which of each partition's members are in these roles."""
+        """Which members of each group are in these roles."""
         self.documents = sum(int(mask.sum()) for mask in self.asked)
         self.words = sum(int(m.words[mask].sum()) for m, mask in zip(self.members, self.asked, strict=True))
         """The number of words of all members, unweighted."""
         self._holders: dict[str, list[Postings]] | None = None
 
     def holders(self, stem: str) -> list[Postings]:
-        """Return the records with the word, of each partition that has any.
+        """Return the records with the word, of each group of members that has any.
 
         Raises:
             WordIndexMismatch: The index does not say.
@@ -64,8 +63,8 @@ class Population:
         return found
 
     def _read(self, stem: str) -> Iterator[Postings]:
-        for i, (partition, members) in enumerate(zip(self.partitions, self.members, strict=True)):
-            holding = _postings(self._session, self._table, partition, stem)
+        for i, members in enumerate(self.members):
+            holding = _postings(self._session, self._table, members, stem)
             if holding is None:
                 continue
             places = members.places(holding.numbers)
@@ -77,14 +76,14 @@ class Population:
 
 
 class Postings(NamedTuple):
-    """The records of one partition with a word.
+    """The records with a word among some members.
 
-    `partition` is its place in the population; `places` are the records' places among
-    its members. `frequencies` are the word's counts in each record, summed under the
-    weights of the text parts.
+    `group` is the place of these members in the population; `places` are the records'
+    places among them. `frequencies` are the word's counts in each record, summed under
+    the weights of the text parts.
     """
 
-    partition: int
+    group: int
     places: Ints
     frequencies: Scores
 
@@ -127,10 +126,10 @@ def statistics(table: SqliteTable, stems: Sequence[str], population: Population)
     return Statistics(population.documents, population.words, containing)
 
 
-def _postings(session: Session, table: SqliteTable, partition: int, stem: str) -> PostingList | None:
+def _postings(session: Session, table: SqliteTable, members: Members, stem: str) -> PostingList | None:
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
-        return table.words.postings(session, partition, stem)
+        return members.postings(session, table.words, stem)
     except ValueError as exc:  # this part of the file is damaged
         raise WordIndexMismatch(table.name) from exc
     except sqlite3.Error as exc:

@@ -24,7 +24,7 @@ async def search(
     population = Population(
         session,
         table,
-        cache.members(session, table, await directory.numbers(session, search.where), vectors),
+        cache.members(session, table, search.where, await directory.numbers(session, search.where), vectors),
         search.roles,
     )
     ranked = (

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from memory.adapters.sql.bodies import body_indexes
-from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
+from memory.adapters.sql.several import LISTED, in_list, pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import Values
 from memory.adapters.sql.sqlite import quarantine
 from memory.adapters.sql.sqlite.bodies import SqliteConditions, SqliteShaper
@@ -73,11 +73,9 @@ class SqliteTable(Table[Session]):
         self._update_but_words = f"UPDATE {name} SET {', '.join(changed[:-1])} WHERE number = ?"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE number = ?"  # noqa: S608
         self._words = f"SELECT words FROM {name} WHERE number = ?"  # noqa: S608
-        self.members_since = (
-            f"SELECT number, role, length FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
-        )
         self.members_present = f"SELECT number FROM {name} WHERE partition_no = ?"  # noqa: S608
-        self.vectors_since = f"SELECT number, vector FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        self.changed_since = f"SELECT {{columns}} FROM {name} WHERE partition_no = ? AND revision > ?"  # noqa: S608
+        self.all_there = f"SELECT {{columns}} FROM {name} WHERE partition_no IN {LISTED}"  # noqa: S608
 
     @property
     def matched_columns(self) -> tuple[str, ...]:

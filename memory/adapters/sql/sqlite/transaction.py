@@ -5,6 +5,8 @@ These are partitions with their generations and revisions, and the word index.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory.adapters.sql.sqlite.partitions import ONE
@@ -36,6 +38,18 @@ class Revisions:
         )
         self.state = f"SELECT p.number, p.generation, {revision} FROM memory_partitions AS p {left} WHERE p.tenant = ? AND p.scope = ?"  # noqa: S608
         self.current = f"SELECT {revision} FROM (SELECT ? AS number) AS p {left}"  # noqa: S608
+        self._all = f"SELECT p.number, {revision} FROM (SELECT value AS number FROM json_each(?)) AS p {left}"  # noqa: S608
+
+    def of(self, session: Session, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Return the revision of each partition, and how often a row has left it.
+
+        Partitions that never held a row are left out.
+        """
+        if len(partitions) == 1:
+            revision, removals = session.row(self.current, partitions)
+            return {partitions[0]: (revision, removals)} if revision else {}
+        rows = session.rows(self._all, (json.dumps(partitions, separators=(",", ":")),))
+        return {number: (revision, removals) for number, revision, removals in rows if revision}
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ too. FTS5 keeps copies of deleted words until all of its segments are merged.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection as Collection_
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -18,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memory.adapters.sql.several import portions
+from memory.adapters.sql.several import LISTED, portions
 from memory.adapters.sql.sqlite.errors import is_of_a_table
 from memory.adapters.sql.sqlite.schema import words_table
 from memory.adapters.sql.sqlite.session import Session
@@ -46,6 +47,46 @@ class PostingList(NamedTuple):
     counts: npt.NDArray[np.int64]
 
 
+class Vocabulary(NamedTuple):
+    """The words of some partitions, and the records with each, as SQLite lists them.
+
+    `built` is the version of the file's schema: it changes when an index is rebuilt.
+    """
+
+    built: int
+    held: Mapping[str, tuple[str, str]]
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes, about."""
+        return sum(200 + len(numbers) + len(counts) for numbers, counts in self.held.values())
+
+    def same_as(self, other: Vocabulary) -> bool:
+        """Whether both have the same postings, in any order."""
+        return self.held.keys() == other.held.keys() and all(
+            listed == other.held[word] or _sorted(listed) == _sorted(other.held[word])
+            for word, listed in self.held.items()
+        )
+
+
+def _sorted(listed: tuple[str, str]) -> list[tuple[str, str]]:
+    return sorted(zip(*(part.split(",") for part in listed), strict=True))
+
+
+def postings_in(numbers: str, counts: str) -> PostingList:
+    """Return the postings that SQLite listed.
+
+    Raises:
+        ValueError: The stored values are not such numbers.
+    """
+    found = PostingList(
+        np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=",")
+    )
+    if len(found.numbers) != len(found.counts):
+        raise ValueError("a record has no count, or a count no record")
+    return found
+
+
 class WordIndex:
     """The statements about one collection's index."""
 
@@ -57,6 +98,8 @@ class WordIndex:
         # Two long strings, not one row per occurrence: SQLite and numpy then work in C,
         # without a Python object for each.
         self._holding = f"SELECT group_concat(number), group_concat(counts) FROM {name} WHERE partition_no = ? AND word = ?"  # noqa: S608
+        self._holding_in_many = self._holding.replace("partition_no = ?", f"partition_no IN {LISTED}")
+        self._vocabulary = f"SELECT word, group_concat(number), group_concat(counts) FROM {name} WHERE partition_no IN {LISTED} GROUP BY word"  # noqa: S608
         self._count = f"SELECT counts FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._held = f"SELECT number, count(*) FROM {name} GROUP BY number"  # noqa: S608
 
@@ -76,21 +119,36 @@ class WordIndex:
         for chunk in portions(numbers, session.thresholds.rows_at_once):
             session.run(f"{self._sweep}({', '.join('?' * len(chunk))})", chunk)
 
-    def postings(self, session: Session, partition: int, stem: str) -> PostingList | None:
-        """Return the records of the partition with the word; None without any.
+    def postings(
+        self, session: Session, partitions: Collection_[int], listed: str, stem: str
+    ) -> PostingList | None:
+        """Return the records of the partitions with the word; None without any.
+
+        `listed` has the same partitions as JSON.
 
         Raises:
             ValueError: The stored values are not such numbers.
         """
-        numbers, counts = session.row(self._holding, (partition, lexical.token(stem)))
-        if not numbers:
-            return None
-        found = PostingList(
-            np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=",")
-        )
-        if len(found.numbers) != len(found.counts):
-            raise ValueError("a record has no count, or a count no record")
-        return found
+        if len(partitions) == 1:
+            numbers, counts = session.row(self._holding, (*partitions, lexical.token(stem)))
+        else:
+            numbers, counts = session.row(self._holding_in_many, (listed, lexical.token(stem)))
+        return postings_in(numbers, counts) if numbers else None
+
+    def vocabulary(self, session: Session, listed: str) -> Vocabulary:
+        """Return all words of these partitions, with the stored form of their postings.
+
+        A set of all partitions takes one statement, in place of one lookup for each
+        word and partition.
+        """
+        (built,) = session.row("PRAGMA schema_version")
+        rows = session.rows(self._vocabulary, (listed,))
+        return Vocabulary(built, {word: (numbers, counts) for word, numbers, counts in rows})
+
+    def is_of_this_index(self, session: Session, known: Vocabulary) -> bool:
+        """Whether the index has not been rebuilt since."""
+        (built,) = session.row("PRAGMA schema_version")
+        return bool(built == known.built)
 
     def count(self, session: Session, partition: int, word: str, number: int) -> int:
         """Return the packed counts of one word of one record, 0 if there are none."""

@@ -68,8 +68,10 @@ class Tasks:
     def collection(self) -> Collection:
         return TASKS
 
-    async def save(self, log: Log, draft: TaskDraft, user: str | None = None) -> Task:
+    async def save(self, log: Log, draft: TaskDraft, user: str | None = None, *, claims: bool = True) -> Task:
         """Save a task of the session, by this `user`; its `created_at` stays.
+
+        Without `claims`, other sessions may have a task of this id too.
 
         Raises:
             Conflict: another session has a task of this id.
@@ -91,7 +93,9 @@ class Tasks:
             "metadata": dict(draft.metadata or {}),
         }
         return _task_of(
-            await self._beside.save(log, draft.id, fields, body, claim_id, user=user, keeps=KEEPS)
+            await self._beside.save(
+                log, draft.id, fields, body, claim_id if claims else None, user=user, keeps=KEEPS
+            )
         )
 
     async def get(self, log: Log, task_id: str) -> Task | None:
@@ -131,7 +135,7 @@ class Tasks:
         )
 
     async def replace_all(
-        self, log: Log, drafts: Sequence[TaskDraft], user: str | None = None
+        self, log: Log, drafts: Sequence[TaskDraft], user: str | None = None, *, claims: bool = True
     ) -> Sequence[Task]:
         """Replace all tasks of the session.
 
@@ -148,7 +152,7 @@ class Tasks:
                 break
         if before or loses:
             await self._holds.refuse_partition(log.life.partition)
-        saved = [await self.save(log, draft, user) for draft in drafts]
+        saved = [await self.save(log, draft, user, claims=claims) for draft in drafts]
         for task_id in sorted(before):
             await self.delete(log, task_id)
         return sorted(saved, key=lambda task: task.created_at)
