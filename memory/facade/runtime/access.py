@@ -728,7 +728,10 @@ class Access:
     def require_writer(self) -> None:
         """Raise `Forbidden` if this is a view of a reader."""
         if self.view is not None and self.view.role == "reader":
-            raise Forbidden("role", "is 'reader', and the call makes changes. Use a view with role='writer'")
+            raise Forbidden(
+                "role",
+                "this view is restricted to role 'reader', and the call makes changes. Use a writer's",
+            )
 
     def scope_in_view(self, scope: object) -> Scope:
         """Validate a scope. Raise `Forbidden` if it is outside of the view."""
