@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from memory.domain.scope import Scope
+    from memory.domain.scope import Scope, Subtree
     from memory.domain.session import DeletedEntry
     from memory.orchestrator.entries.browsing import EntryPage
 
@@ -559,7 +559,10 @@ async def forget(
     scope: Annotated[
         str | None,
         typer.Option(
-            "--scope", "-s", metavar="SCOPE", help="Delete everything in this scope, such as user:ada."
+            "--scope",
+            "-s",
+            metavar="SCOPE",
+            help="Delete everything in this scope, such as user:ada, or subtree, such as path:teams/red/**.",
         ),
     ] = None,
     user: Annotated[
@@ -627,9 +630,9 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
     """Delete a scope, a user or the tenant, after asking for confirmation."""
     from memory.domain.errors import InvalidInput
     from memory.domain.scope import Scope
-    from memory.facade.arguments import user_of
+    from memory.facade.arguments import scope_or_subtree, user_of
 
-    whole = Scope.parse(scope) if scope is not None else None
+    whole = scope_or_subtree(scope) if scope is not None else None
     person = user_of(user) if user is not None else None
     what = (
         str(whole)
@@ -654,9 +657,11 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
                 "scope": whole.text,
                 "deleted": int(of_scope),
                 "sessions_left": list(of_scope.sessions_left),
+                "scopes": of_scope.scopes,
             }
             said, count = (
-                f"{of_scope} entries of {whole} {would}{_sessions_left_text(whole, of_scope.sessions_left)}",
+                f"{of_scope} entries of {whole} {would}{_sessions_left_text(whole, of_scope.sessions_left)}"
+                f"{_scopes_text(whole, of_scope.scopes)}",
                 int(of_scope),
             )
         elif person is not None:
@@ -681,11 +686,17 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
     return 0 if count else 1
 
 
-def _sessions_left_text(scope: Scope, sessions: Sequence[str]) -> str:
-    """Describe the sessions that a scope's erasure leaves, and how to delete them."""
-    from memory.domain.scope import ScopeKind
+def _scopes_text(scope: Scope | Subtree, count: int) -> str:
+    from memory.domain.scope import Scope
 
-    if not sessions:
+    return "" if isinstance(scope, Scope) else f", in {count} scope{'' if count == 1 else 's'}"
+
+
+def _sessions_left_text(scope: Scope | Subtree, sessions: Sequence[str]) -> str:
+    """Describe the sessions that a scope's erasure leaves, and how to delete them."""
+    from memory.domain.scope import Scope, ScopeKind
+
+    if not sessions or not isinstance(scope, Scope):
         return ""
     if scope.kind is ScopeKind.SESSION:
         return f"; its conversation is left; to delete it, run `memory session delete {scope.id}`"

@@ -12,7 +12,7 @@ ScopeOption = Annotated[
         "--scope",
         "-s",
         metavar="SCOPE",
-        help="The scope: session:ID, user:ID, workspace:ID, org:ID or object:TYPE:ID.",
+        help="The scope: session:ID, user:ID, workspace:ID, org:ID, object:TYPE:ID or path:LABEL/LABEL/.",
     ),
 ]
 OptionalScope = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from memory.domain.results import ResultMixin
 from memory.domain.scope import Scope
@@ -22,6 +23,10 @@ class ScopeInfo(ResultMixin):
     entries: int = 0
     documents: int = 0
     sessions: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON; the scope as its text."""
+        return {**ResultMixin.to_dict(self), "scope": self.scope.text}
 
 
 @dataclass(frozen=True, slots=True, repr=False)

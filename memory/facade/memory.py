@@ -122,6 +122,7 @@ NOUNS = {
     "short_ids": ShortIds,
     "sessions": Sessions,
     "scratchpads": Scratchpads,
+    "scopes": ScopeListing,
     "documents": Documents,
     "artifacts": Artifacts,
     "commands": Commands,

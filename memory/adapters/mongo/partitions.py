@@ -22,6 +22,7 @@ for a put that the server validated before the mark and stored after the deletio
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,8 @@ from memory.ports.query_validation import behind_prefix
 from memory.ports.record import Partition
 from memory.ports.rows import CORRUPT, MARK, RECORD, TOMBSTONE
 
+_FIRST_ENTRIES = 1_000
+"""So many index entries of a collection are grouped first, besides the limit."""
 LEAVING = "leaving"
 """Field of a partition's document: the process that is about to forget it."""
 
@@ -154,7 +157,27 @@ class Directory:
         """Return the first partitions after `after` that have records or a generation.
 
         The partitions are in the order of tenant and scope. The server groups index
-        entries for this.
+        entries for this. The first entries of each collection are enough if partitions
+        have few records. Otherwise all entries are grouped.
+        """
+        names, most = list(tables), _FIRST_ENTRIES + limit
+        found, is_complete = await self._group(names, where, prefix, after, most)
+        if len(found) < limit and not is_complete:
+            found, _ = await self._group(names, where, prefix, after, None)
+        return found[:limit]
+
+    async def _group(
+        self,
+        tables: Sequence[str],
+        where: Tenant | Everywhere,
+        prefix: str,
+        after: Partition | None,
+        most: int | None,
+    ) -> tuple[list[tuple[Partition, int]], bool]:
+        """Return partitions in order, and whether these are all there are.
+
+        With `most`, so many index entries of each collection are grouped. The result
+        then ends where the first collection had more.
         """
         pipeline: list[Document] = [
             {"$match": _behind("_id.", where, prefix, after)},
@@ -162,19 +185,24 @@ class Directory:
         ]
         for name in tables:
             live = _behind("", where, prefix, after) | {"type": {"$nin": [MARK, TOMBSTONE]}}
-            grouped = [{"$match": live}, {"$group": {"_id": {"tenant": "$tenant", "scope": "$scope"}}}]
+            grouped: list[Document] = [{"$match": live}]
+            if most is not None:
+                grouped += [{"$sort": {"tenant": 1, "scope": 1}}, {"$limit": most}]
+            place = {"tenant": "$tenant", "scope": "$scope"}
+            grouped += [{"$group": {"_id": place, "entries": {"$sum": 1}}}, {"$set": {"of": name}}]
             pipeline.append({"$unionWith": {"coll": name, "pipeline": grouped}})
-        pipeline += [
-            {"$group": {"_id": "$_id", "generation": {"$max": {"$ifNull": ["$generation", 0]}}}},
-            {"$sort": {"_id.tenant": 1, "_id.scope": 1}},
-            {"$limit": limit},
-        ]
-        found = await self._settled.aggregate(pipeline, allowDiskUse=True)
-        return [
-            (_partition(d), int(d["generation"]))
-            async for d in found
-            if all(isinstance(d["_id"].get(n), str) for n in ("tenant", "scope"))
-        ]
+        generations, read, last = dict[Partition, int](), Counter[str](), dict[str, Partition]()
+        async for d in await self._settled.aggregate(pipeline, allowDiskUse=True):
+            if not all(isinstance(d["_id"].get(n), str) for n in ("tenant", "scope")):
+                continue
+            partition = _partition(d)
+            generations[partition] = max(generations.get(partition, 0), int(d.get("generation", 0)))
+            if "of" in d:
+                read[d["of"]] += d["entries"]
+                last[d["of"]] = max(last.get(d["of"], partition), partition)
+        ends = [last[name] for name, count in read.items() if count == most]
+        found = sorted(generations.items())
+        return [one for one in found if not ends or one[0] <= min(ends)], not ends
 
     def forget(self, partition: Partition) -> None:
         """Remove a partition from the cache."""
@@ -201,7 +229,10 @@ def _behind(path: str, where: Tenant | Everywhere, prefix: str, after: Partition
     behind: Document = {scope: {"$gte": prefix, **({} if end is None else {"$lt": end})}}
     if isinstance(where, Tenant):
         behind[tenant] = {"$eq": where.tenant}
-    if after is not None:
+    if after is not None and isinstance(where, Tenant) and after.tenant == where.tenant:
+        if after.scope >= prefix:
+            behind[scope] |= {"$gt": after.scope}
+    elif after is not None:
         behind["$or"] = [
             {tenant: {"$gt": after.tenant}},
             {tenant: {"$eq": after.tenant}, scope: {"$gt": after.scope}},

@@ -200,6 +200,10 @@ class ClientEngine:
             "POST", "/facet", body, lambda a: {int(hit["value"]): int(hit["count"]) for hit in a["hits"]}
         )
 
+    async def values(self, path: str, where: QdrantCondition) -> list[str]:
+        body = {"key": path, "filter": where, "limit": MOST_VALUES, "exact": True, **self._shards}
+        return await self._ask("POST", "/facet", body, lambda a: [hit["value"] for hit in a["hits"]])
+
     async def ask(self, questions: Sequence[PointQuery]) -> list[list[FoundPoint]]:
         if {len(q.near) for q in questions if q.near is not None} - self._dimensions:
             await self._look()

@@ -325,6 +325,11 @@ class EdgeEngine:
         request = edge.FacetRequest(path, limit=MOST_VALUES, exact=False, filter=where)
         return {int(hit.value): hit.count for hit in _call(self._open_shard.facet, request).hits}
 
+    async def values(self, path: str, where: QdrantCondition) -> list[str]:
+        await self._until_ready()
+        request = edge.FacetRequest(path, limit=MOST_VALUES, exact=False, filter=where)
+        return [str(hit.value) for hit in _call(self._open_shard.facet, request).hits]
+
     async def ask(self, questions: Sequence[PointQuery]) -> list[list[FoundPoint]]:
         return [await self._answer(question) async for question in iterate_cooperatively(questions, 1)]
 

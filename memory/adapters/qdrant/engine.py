@@ -246,6 +246,10 @@ class Engine(Protocol):
         """
         ...
 
+    async def values(self, path: str, where: QdrantCondition) -> list[str]:
+        """Return the different texts at an indexed path of these points."""
+        ...
+
     async def ask(self, questions: Sequence[PointQuery]) -> list[list[FoundPoint]]:
         """Return the answers to these queries, in one request."""
         ...

@@ -15,7 +15,14 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from memory.adapters.qdrant.codec import GENERATION, Payload, is_sound
-from memory.adapters.qdrant.engine import Conditions, Engine, PointChange, QdrantCondition, Vectors
+from memory.adapters.qdrant.engine import (
+    MOST_VALUES,
+    Conditions,
+    Engine,
+    PointChange,
+    QdrantCondition,
+    Vectors,
+)
 from memory.adapters.qdrant.keys import generation_point
 from memory.adapters.qdrant.pages import everything
 from memory.ports.query import Everywhere, Tenant
@@ -32,19 +39,36 @@ async def list_partitions(
 ) -> list[tuple[Partition, int]]:
     """Return the first partitions after `after` with a record or a generation.
 
-    It reads tenant and scope of every record there.
+    The index of scopes returns those of each tenant, so no record is read.
     """
     make, generations = engine.conditions, dict[Partition, int]()
+    records = make.equals("kind", RECORD)
+    tenants = (
+        [where.tenant] if isinstance(where, Tenant) else await engine.values("tenant", make.every([records]))
+    )
+    for tenant in tenants:
+        of_tenant = make.every([records, make.equals("tenant", tenant)])
+        scopes = await _scopes(engine, of_tenant)
+        generations |= {Partition(tenant, scope): 0 for scope in scopes if scope.startswith(prefix)}
     there = [
-        make.among("kind", [RECORD, GENERATION]),
+        make.equals("kind", GENERATION),
         *([make.equals("tenant", where.tenant)] if isinstance(where, Tenant) else []),
     ]
     async for points in everything(engine, make.every(there), _NAMES):
         for point in points:
             partition = Partition(str(point.payload.get("tenant")), str(point.payload.get("scope")))
             numbered = _generation_of(point.payload)
-            generations[partition] = generations.get(partition, 0) if numbered is None else numbered[1]
+            generations[partition] = 0 if numbered is None else numbered[1]
     return first_partitions(generations.items(), where, prefix, after, limit)
+
+
+async def _scopes(engine: Engine, where: QdrantCondition) -> set[str]:
+    """Return the scopes of these points; read the points if there are very many."""
+    scopes = set(await engine.values("scope", where))
+    if len(scopes) < MOST_VALUES:
+        return scopes
+    pages = everything(engine, where, ("scope",))
+    return {str(point.payload.get("scope")) async for points in pages for point in points}
 
 
 async def idle(engine: Engine, limit: int) -> list[tuple[Partition, int]]:

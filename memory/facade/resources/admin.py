@@ -70,9 +70,8 @@ class Admin:
         `erase("user:ada")` erases the memories of Ada, not the sessions with her.
         `erase_user("ada")` erases both.
 
-        Of a subtree, all that exists when the call begins is erased, scope by scope.
-        What others write to it meanwhile may stay. If a store fails, a sweep does the
-        rest.
+        Of a subtree, all data that exist when the call begins are erased, scope by
+        scope. Later writes stay. If a store fails, a sweep completes the erasure.
 
         Args:
             scope: A scope such as `"user:ada"`, or a subtree such as

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 ERASE_TENANT, ERASE_SUBTREE = "erase_tenant", "erase_subtree"
 """The steps of the two erasures, and the kinds of their operations."""
 Place: TypeAlias = Tenant | Under
-"""What is erased: a whole tenant, or its scopes that begin with one prefix."""
+"""A whole tenant, or its scopes that begin with one prefix."""
 QUIET, MOST_ROUNDS = 2, 10
 """The number of consecutive rounds without results that end it, and the most rounds."""
 CHANGED = frozenset({Role.HOME, Role.ARRIVING})

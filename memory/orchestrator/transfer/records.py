@@ -114,7 +114,7 @@ DERIVED = frozenset({PARTS})
 
 
 def _place_of(kind: Kind, tenant: str, scope: Scope | Subtree | None) -> Where | None:
-    """Return where the records of a kind are that belong to a scope; None if nowhere."""
+    """Return where a kind has the records that belong to a scope; None if nowhere."""
     if scope is None:
         return Tenant(tenant)
     if isinstance(scope, Subtree):

@@ -353,6 +353,7 @@ def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -
         "scope": "user:ada",
         "deleted": 1,
         "sessions_left": [],
+        "scopes": 1,
         "dry_run": False,
     }
     assert memory("forget", "--scope", "user:ada", "--yes").exit_code == 1
@@ -400,3 +401,16 @@ def test_browse_goes_through_all_scopes_by_the_last_change_page_by_page(
     assert "the kettle is new" in memory.ok("browse", "-s", "workspace:kitchen", "-s", "user:nobody")
     assert memory("browse", "-s", "user:nobody").exit_code == 1
     assert memory("browse", "-n", "0").exit_code not in (0, 1)
+
+
+def test_scopes_are_listed_and_a_subtree_is_forgotten(memory: CommandLine) -> None:
+    for scope in ("path:teams/red/", "path:teams/red/notes/", "path:teams/redwood/", "user:ada"):
+        memory.ok("write", "tea", "--scope", scope)
+    listed = memory.json("scopes", "--prefix", "path:teams/")
+    counted = {one["scope"]: one["entries"] for one in listed["scopes"]}
+    assert counted == {"path:teams/red/": 1, "path:teams/red/notes/": 1, "path:teams/redwood/": 1}
+    assert "path:teams/" in memory.ok("scopes", "--max-depth", "1")
+    said = memory.ok("forget", "--scope", "path:teams/red/**", "--yes")
+    assert "2 entries of path:teams/red/** forgotten, in 2 scopes" in said
+    assert "path:teams/redwood/" in memory.ok("scopes", "-n", "1")
+    assert memory("scopes", "--kind", "org").exit_code == 1
