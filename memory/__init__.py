@@ -291,6 +291,7 @@ __all__ = [
     "ExtractedFact",
     "Extraction",
     "Filter",
+    "Forbidden",
     "ForkedProcess",
     "FormatMismatch",
     "FoundEntry",
