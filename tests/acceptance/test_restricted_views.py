@@ -226,6 +226,8 @@ async def test_a_view_has_the_sessions_of_its_users_and_its_sessions(memory: Mem
         await view.session("s-ada").fork(session_id="s-new")
     with pytest.raises(Forbidden, match="user"):
         await view.session("s-one").fork()
+    with pytest.raises(Forbidden, match="user:bob"):
+        await view.session("s-one", user="bob", create=False).append({"role": "user", "content": "x"})
     assert (await view.session("s-ada").fork()).id
 
 
