@@ -24,7 +24,7 @@ from memory.orchestrator.entries.relations import Relation
 from tests.acceptance.conftest import DEFAULT, _on_servers, asked
 from tests.acceptance.support import DAY, Clock
 from tests.support.depth import FIRST_SEED, NIGHTLY
-from tests.support.placings import PLACINGS, forget
+from tests.support.placings import STORIES, forget
 
 CALLS, ON_SERVERS = 500, 80
 """Calls on one file, and on servers in CI; `make nightly` draws all of them there too."""
@@ -43,9 +43,20 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.+Z]*")
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-@pytest.fixture(params=asked([DEFAULT, _on_servers(PLACINGS[0], in_ci=True)]))
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    yield request.param(tmp_path) | {"embedder": "none", "durations": {"sweep_every": "0s"}}
+PLACES = asked([DEFAULT, *(_on_servers(one, in_ci=one is STORIES[0]) for one in STORIES)])
+CASES = [
+    pytest.param((place.values[0], scopes), id=f"{place.id}-{name}", marks=place.marks)
+    for place in PLACES
+    for name, scopes in VIEWS.items()
+    if name == "subtree" or place is DEFAULT or NIGHTLY
+]
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """A configuration, and the scopes of a view."""
+    make, scopes = request.param
+    yield make(tmp_path) | {"embedder": "none", "durations": {"sweep_every": "0s"}}, scopes
     forget(tmp_path)
 
 
@@ -468,11 +479,10 @@ def _text(text: str, side: Side) -> str:
     return _TIME.sub("<moment>", _VERSION.sub("<version>", text))
 
 
-@pytest.mark.parametrize("scopes", VIEWS.values(), ids=VIEWS)
-@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 1))
 async def test_each_call_is_answered_as_if_nothing_outside_existed(
-    config: dict[str, Any], clock: Clock, scopes: list[str], seed: int
+    case: tuple[dict[str, Any], list[str]], clock: Clock
 ) -> None:
+    config, scopes = case
     async with Memory(config, clock=clock) as memory:
         whole = Side(memory.for_tenant("tenant-whole"), scopes)
         alone = Side(memory.for_tenant("tenant-alone"), scopes)
@@ -490,7 +500,7 @@ async def test_each_call_is_answered_as_if_nothing_outside_existed(
         theirs = await whole.memory.browse(OUTSIDE, limit=50)
         versions = [entry.version for entry in theirs]
         cursors = [one.cursor for one in (page, bobs) if one.cursor is not None]
-        rng = random.Random(seed)  # noqa: S311
+        rng = random.Random(FIRST_SEED)  # noqa: S311
         requests = Requests(rng, whole.names, cursors, versions)
         before = await whole.outside()
         counts: dict[str, int] = {}
