@@ -6,7 +6,6 @@ from functools import lru_cache
 from hashlib import blake2b
 from uuid import UUID
 
-from memory.domain.scope import MAX_LABELS, ScopeKind
 from memory.ports.record import Key, Partition
 
 
@@ -54,23 +53,26 @@ def partition_word(collection: str, partition: Partition) -> str:
     return word
 
 
-_PATH = f"{ScopeKind.PATH}:"
+_PATH = "path:"
+"""The beginning of the scopes that have subtrees."""
+DEEPEST = 16
+"""The most labels of a subtree with a keyword."""
 
 
 def ancestor_words(collection: str, partition: Partition) -> list[str]:
     """Return the keywords of the subtrees that a partition is in.
 
-    They are those of a path and of the paths above it, of at most `MAX_LABELS` labels.
+    They are those of a path and of the paths above it, of at most `DEEPEST` labels.
     Other scopes have none.
     """
     tenant, scope = partition.tenant, partition.scope
     ends = [at for at, char in enumerate(scope, 1) if char == "/"] if scope.startswith(_PATH) else []
-    return [partition_word(collection, Partition(tenant, scope[:end])) for end in ends[:MAX_LABELS]]
+    return [partition_word(collection, Partition(tenant, scope[:end])) for end in ends[:DEEPEST]]
 
 
 def is_ancestor(prefix: str) -> bool:
     """Return whether every partition with this prefix has its keyword."""
-    return prefix.startswith(_PATH) and prefix.count("/") <= MAX_LABELS
+    return prefix.startswith(_PATH) and prefix.count("/") <= DEEPEST
 
 
 def rank(record_id: str) -> int:
