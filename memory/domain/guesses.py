@@ -157,6 +157,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ),
     ),
     "embedding embeddings vector vectors query_vector query_embedding query_embeddings": (
+        ("vector", "[0.1, 0.2]"),
         ("", "Memory(embedder=embed)", "The embedder of the memory makes the vectors."),
     ),
     "supersede replaces supersedes_id updates": (("supersedes", "old.id"),),

@@ -83,6 +83,19 @@ async def test_an_entry_of_data_alone_is_found_by_its_vector(memory: Memory) -> 
     assert await nearest(memory, UP) == own.id
 
 
+def make_none(texts: Sequence[str]) -> list[list[float]]:
+    return [[0.0] * 3 for _ in texts]
+
+
+async def test_a_memory_may_have_vectors_of_callers_alone(config: dict[str, Any], clock: Clock) -> None:
+    async with Memory(config, embedder=make_none, clock=clock) as memory:
+        own = await memory.write("tea", scope=USER, vector=UP)
+        text = await memory.write("rum", scope=USER)
+        assert await near(memory, UP) == [own.id]
+        assert [hit.id for hit in await memory.search("rum", scope=USER)] == [text.id]
+        assert [hit.id for hit in await memory.search("rum", scope=USER, mode="semantic")] == []
+
+
 async def test_vectors_of_every_kind_are_taken(memory: Memory) -> None:
     import array
 

@@ -25,8 +25,8 @@ from memory.ports.cooperative import iterate_cooperatively
 
 Verdict: TypeAlias = bool | str | Mapping[str, Any] | None
 """The answer of a write gate. True accepts the entry. False refuses it; a text refuses
-it and is the reason. A mapping replaces values: content, title, type, tags, metadata
-and expires_at.
+it and is the reason. A mapping replaces values: content, title, type, tags, metadata,
+data and expires_at.
 """
 WriteGate: TypeAlias = Callable[[EntryDraft, Provenance], "Verdict | Awaitable[Verdict]"]
 RecallGate: TypeAlias = Callable[[Entry], "bool | Awaitable[bool]"]

@@ -55,7 +55,7 @@ ARGUMENTS: list[tuple[str, str, str]] = [
     ("write", "infer", "a MemoryManager makes entries from messages"),
     ("write", "memory_type", 'type="user"'),
     ("write", "memory_id", 'key="note-1"'),
-    ("write", "embedding", "Memory(embedder=embed)"),
+    ("write", "embedding", "vector=[0.1, 0.2]"),
     ("write", "labels", 'tags=["home"]'),
     ("write", "tag", 'tags=["home"]'),
     ("write", "confidnce", "Did you mean confidence=?"),
