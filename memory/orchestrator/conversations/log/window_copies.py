@@ -163,7 +163,7 @@ class WindowCopies:
         try:
             with step("copies.read"):
                 (row,) = await store.get(ARTIFACTS, [copy_key(life)])
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - no failure of the store fails the read
             self._note_failure(store, error)
             return None
         if (
