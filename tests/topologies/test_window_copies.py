@@ -150,6 +150,7 @@ async def test_a_first_window_is_the_same_whatever_becomes_of_its_copy(
         assert (_texts(shown)[-1], read >= SAID) == (f"text {SAID - 1}", True), "lost"
 
 
+@pytest.mark.thorough
 async def test_a_first_window_is_shown_while_redis_is_down(
     placing: Placing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +166,7 @@ async def test_a_first_window_is_shown_while_redis_is_down(
         assert (_texts(context.messages), context.degraded) == (ALL, [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", ["message", "session", "user", "tenant"])
 async def test_an_erasure_leaves_no_copy_in_redis(
     placing: Placing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
@@ -189,6 +191,7 @@ async def test_an_erasure_leaves_no_copy_in_redis(
             assert _texts(shown) == [text for text in ALL if text != "text 7"]
 
 
+@pytest.mark.thorough
 async def test_a_copy_is_in_no_export_and_no_report(
     placing: Placing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,6 @@ from memory.orchestrator.conversations.log.seen import (
 )
 from memory.orchestrator.conversations.log.window_copies import CopyExtent, WindowCopies
 from memory.orchestrator.storage.collections import MESSAGES
-from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
@@ -385,11 +384,10 @@ class Log:
 
         Returns the log's current state, and the events that are known then.
         """
-        finding = self.copies.find(self.life)
         if seen is None:
-            now, copy = await both_at_once(self._read_end(), finding)
+            now, copy = await self.copies.find_beside(self.life, self._read_end())
         else:
-            _, copy = await both_at_once(self._refresh(()), finding)
+            _, copy = await self.copies.find_beside(self.life, self._refresh(()))
             now = self._seen or seen
         found: dict[int, Event] = {}
         self._copied = None

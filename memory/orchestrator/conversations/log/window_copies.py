@@ -23,12 +23,12 @@ import zlib
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
 from memory.domain import ids
-from memory.domain.errors import StoreError
+from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.message import Message
 from memory.domain.time import micros
 from memory.orchestrator.conversations.log.events import Event, event_of_row, row_of, size_of
@@ -48,6 +48,8 @@ from memory.ports.writes import AtVersion, Delete, Newer, Purge, Put, When
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 KEPT_FOR = timedelta(hours=1)
 """How long after its read at home a message may be in copies.
 
@@ -55,7 +57,7 @@ An editor that dies between the message and its edit event has acknowledged noth
 copy may show the earlier text for this time.
 """
 PATIENCE = 0.25
-"""Seconds that a reader waits for a copy."""
+"""Seconds that a reader waits for a copy when it has its answer from home."""
 AWAY_FOR = timedelta(seconds=10)
 """How long a store that failed is not asked for copies."""
 LINGER = 0.02
@@ -136,16 +138,32 @@ class WindowCopies:
 
     # -- reading -----------------------------------------------------------------------
 
+    async def find_beside(
+        self, life: SessionIncarnation, home: Coroutine[Any, Any, T]
+    ) -> tuple[T, WindowCopy | None]:
+        """Return the answer of a read at home, and the copy that was read meanwhile.
+
+        A copy that is not there soon after the answer is not waited for.
+        """
+        finding = asyncio.create_task(self.find(life))
+        try:
+            answer = await home
+            await asyncio.wait({finding}, timeout=PATIENCE)
+        finally:
+            is_late = finding.cancel()
+        if is_late and (store := self._store(life)) is not None:
+            self._note_failure(store, StoreTimeout(store.name, f"no copy within {PATIENCE} s"))
+        return answer, None if is_late else finding.result()
+
     async def find(self, life: SessionIncarnation) -> WindowCopy | None:
         """Return the copy of a window; None if there is none that can be used."""
         store, now = self._store(life), self._placement.now()
         if store is None:
             return None
         try:
-            async with asyncio.timeout(PATIENCE):
-                with step("copies.read"):
-                    (row,) = await store.get(ARTIFACTS, [copy_key(life)])
-        except (StoreError, TimeoutError) as error:
+            with step("copies.read"):
+                (row,) = await store.get(ARTIFACTS, [copy_key(life)])
+        except Exception as error:  # noqa: BLE001 - no failure of the store fails the read
             self._note_failure(store, error)
             return None
         if (
