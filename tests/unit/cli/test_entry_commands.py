@@ -353,6 +353,7 @@ def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -
         "scope": "user:ada",
         "deleted": 1,
         "sessions_left": [],
+        "documents": 0,
         "dry_run": False,
     }
     assert memory("forget", "--scope", "user:ada", "--yes").exit_code == 1
