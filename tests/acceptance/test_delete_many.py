@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from memory import Entry, Filter, InvalidInput, Memory
+from memory.ports.record import Key
+from memory.ports.store import Store
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock, watching
 
 DRAFT = {"metadata.kind": "draft"}
@@ -73,17 +77,16 @@ async def test_an_entry_that_is_changed_before_its_turn_is_judged_anew(
 ) -> None:
     kept, goes = await _write(memory, "kept", "draft"), await _write(memory, "goes", "draft")
     derivatives = memory._engine.derivatives
-    delete, changed = derivatives.delete, set[str]()
+    delete_at, changed = derivatives.delete_at, set[str]()
 
-    async def change_first(key: object, expected: int | None = None) -> object:
-        entry_id = key.id  # type: ignore[attr-defined]
-        if entry_id not in changed:
-            changed.add(entry_id)
-            await memory.update(entry_id, metadata={"kind": "final"} if entry_id == kept.id else {"n": 1})
-        return await delete(key, expected)  # type: ignore[arg-type]
+    async def change_first(at: Mapping[Key, int], store: Store) -> object:
+        for key in at:
+            changed.add(key.id)
+            await memory.update(key.id, metadata={"kind": "final"} if key.id == kept.id else {"n": 1})
+        return await delete_at(at, store)
 
     monkeypatch.setattr(memory._engine, "key_locks", type(memory._engine.key_locks)())
-    monkeypatch.setattr(derivatives, "delete", change_first)
+    monkeypatch.setattr(derivatives, "delete_at", change_first)
     assert (await memory.entries.delete_many(DRAFT)).deleted == 1
     assert changed == {kept.id, goes.id}
     assert await _entries(memory) == ["kept"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,8 +44,9 @@ def ending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.fixture
-async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
-    async with Memory(tmp_path / "a.db", embedder="none") as opened:
+async def memory(config: dict[str, Any]) -> AsyncIterator[Memory]:
+    """A memory with the clock of the machine, by which later changes are told apart."""
+    async with Memory(config | {"embedder": "none"}) as opened:
         yield opened
 
 

@@ -33,7 +33,15 @@ from memory.orchestrator.storage.collections import (
     SESSIONS,
 )
 from memory.orchestrator.storage.deliveries import Deliveries
-from memory.orchestrator.storage.entry_records import DATA, KEY, OWN_VECTOR, PARTS, entry_of, record_of
+from memory.orchestrator.storage.entry_records import (
+    DATA,
+    KEY,
+    OWN_VECTOR,
+    PARTS,
+    WRITTEN_AS,
+    entry_of,
+    record_of,
+)
 from memory.orchestrator.storage.kinds import Kind, Kinds
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import kept_versions, same_life
@@ -462,9 +470,8 @@ def _record(tenant: str, one: ImportedEntry, sequence: int) -> Record:
     record = record_of(
         one.draft, key=key, version=one.version, now=born, tier=one.tier, sequence=sequence, digest=one.digest
     )
-    record = replace(
-        record, updated_at=one.updated_at, body={**one.noted, **record.body}, previous=one.previous
-    )
+    own = {name: value for name, value in record.body.items() if name != WRITTEN_AS}
+    record = replace(record, updated_at=one.updated_at, body={**one.noted, **own}, previous=one.previous)
     return with_sources(with_notes(record, _shown_to_an_advisor(one.noted)), one.draft.sources)
 
 

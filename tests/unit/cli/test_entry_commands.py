@@ -354,6 +354,7 @@ def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -
         "deleted": 1,
         "sessions_left": [],
         "scopes": 1,
+        "documents": 0,
         "dry_run": False,
     }
     assert memory("forget", "--scope", "user:ada", "--yes").exit_code == 1

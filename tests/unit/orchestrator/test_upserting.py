@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import Conflict, LegalHoldActive, StoreError
+from memory.domain.errors import Conflict, StoreError
 from memory.domain.legal_hold import LegalHold
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
@@ -90,8 +90,9 @@ async def test_what_is_under_legal_hold_is_not_deleted_for_a_new_value(world: Wo
         TENANT, LegalHold("case", "entry", first.id, "r", None, world.clock()), USER.text
     )
     world.clock.advance(2 * HOUR)
-    with pytest.raises(LegalHoldActive):
+    with pytest.raises(Conflict, match="has an expired entry under legal hold") as caught:
         await upsert(world, "Porto")
+    assert caught.value.existing_id == first.id
 
 
 async def test_what_a_store_refuses_is_told() -> None:
