@@ -76,7 +76,7 @@ MUTATIONS: dict[str, Mutation] = {
         derivation, "Derivation._copy_of", "expires_at=origin.expires_at, ", ""
     ),
     "a-copy-forgets-its-tags": Mutation(
-        derivation, "Derivation._copy_of", '"tags": origin.tags}', '"tags": []}', _DERIVE
+        derivation, "Derivation._copy_of", '"tags": origin.tags,', '"tags": [],', _DERIVE
     ),
     # changes
     "debts-are-dropped-by-an-edit": Mutation(
@@ -120,7 +120,11 @@ MUTATIONS: dict[str, Mutation] = {
         ("cache.invalidate", "update."),
     ),
     "an-edit-keeps-its-old-vector": Mutation(
-        entries, "Entries._attempt", 'if changes.keys() & {"content", "title"}:', "if False:", ("update.",)
+        entries,
+        "Entries._attempt",
+        'if changes.keys() & {"content", "title", "searchable"} or',
+        "if False and",
+        ("update.",),
     ),
     "an-edit-forgets-its-generation": Mutation(
         entry_records, "apply_changes", "generation=record.generation,", "", ("erase.delete",)

@@ -111,7 +111,7 @@ MUTATIONS = {
     "writes are not noted": Mutation(
         partition_indexes,
         "PartitionIndexes.on_write",
-        "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
+        "view.written[write.key.id] = number",
         "pass",
     ),
     "what is gone is kept": Mutation(

@@ -47,7 +47,10 @@ MUTATIONS: dict[str, Mutation] = {
         "hidden < 2",
     ),
     "what-is-dimmed-is-of-any-scope": Mutation(
-        graph, "Graphs._superseded_entries", "(not scopes or entry.scope.text in scopes)", "True"
+        graph,
+        "Graphs._superseded_entries",
+        "covers(asked.place, Partition(asked.tenant, entry.scope.text))",
+        "True",
     ),
     "an-expansion-goes-one-way": Mutation(
         graph,
@@ -56,7 +59,7 @@ MUTATIONS: dict[str, Mutation] = {
         '(("source_id", outgoing), ("target_id", dict.fromkeys(begun, _Links())))',
     ),
     "an-expansion-leaves-its-scopes": Mutation(
-        graph, "Graphs._look", "scopes is None or entry.scope.text in scopes", "True"
+        graph, "Graphs._look", "place is None or covers(place, Partition(tenant, entry.scope.text))", "True"
     ),
     "an-expansion-shows-all-that-is-retired": Mutation(
         graph, "_Walk.visible_links", " and _may_show(row, self.retired)", ""
