@@ -25,6 +25,7 @@ from memory.ports.record import Key, Partition, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.text import query_words
 from memory.ports.writes import Newer, Put
+from tests.support import postgres_servers
 from tests.support.placings import ORDINARY, Placing
 
 NAMES = ("default", "postgres-only", "redis-postgres-edge", "mongo-only")
@@ -54,9 +55,23 @@ async def _at_port(placing: Placing, folder: Path) -> list[Figure]:
     await store.open(KINDS.collections)
     try:
         await _fill(store)
+        await _settle(placing)
         return await _figures(placing.backends[0], store)
     finally:
         await store.close()
+
+
+async def _settle(placing: Placing) -> None:
+    """Have PostgreSQL do what it does within a minute by itself after so many writes."""
+    if "postgresql" not in placing.backends:
+        return
+    import asyncpg
+
+    connection = await asyncpg.connect(**postgres_servers.container().settings)
+    try:
+        await connection.execute("VACUUM ANALYZE")
+    finally:
+        await connection.close()
 
 
 def _store(url: str) -> Store:
@@ -143,6 +158,8 @@ async def _at_the_facade(placing: Placing, folder: Path) -> list[Figure]:
             await memory.write_many(
                 [{"content": c, "scope": Scope.path("teams", f"{n % SCOPES:04}")} for n, c in numbered]
             )
+
+        await _settle(placing)
 
         def tree(n: int) -> Awaitable[object]:
             return memory.search(asked[n], scope=TREE.subtree(), limit=10)

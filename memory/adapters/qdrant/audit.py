@@ -2,8 +2,8 @@
 
 For each point with a valid checksum, these must hold:
 
-- The point is that of its key. `partition`, `rank`, `owing`, `bytes`, `counted`,
-  `length` and `untagged` of its payload equal newly computed ones.
+- The point is that of its key. `partition`, `ancestors`, `rank`, `owing`, `bytes`,
+  `counted`, `length` and `untagged` of its payload equal newly computed ones.
 - The engine's real numbers (`reals`) exist for exactly the real fields. They may differ
   from the fields only by rounding (`rounding`).
 - `words` are the words of its texts, each once, with their weights. Only live records

@@ -22,7 +22,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from memory.adapters.qdrant.keys import partition_word, rank
+from memory.adapters.qdrant.keys import ancestor_words, partition_word, rank
 from memory.ports import lexical
 from memory.ports.batch import StoredRow
 from memory.ports.collections import Collection, FieldType
@@ -42,6 +42,11 @@ UNTAGGED = "untagged"
 """Payload key of the names of empty tag fields, as engines ignore empty lists."""
 LENGTH = "length"
 """Payload key of the number of words. Earlier releases did not write it."""
+ANCESTORS = "ancestors"
+"""Payload key of the subtrees that a record is in; see `keys.ancestor_words`.
+
+Earlier releases did not write it, and had no paths.
+"""
 QUARANTINED = "quarantined"
 """Payload key that is 1 for a damaged payload found by a read.
 
@@ -193,6 +198,7 @@ def payload_of(collection: Collection, row: Row) -> Payload:
         }
         payload |= {
             "partition": partition_word(collection.name, Partition(row.tenant, row.scope or "")),
+            ANCESTORS: ancestor_words(collection.name, Partition(row.tenant, row.scope or "")) or None,
             "vector": None if row.vector is None else pack_bytes(row.vector),
             "bytes": size_of(row._replace(fields=packed)),
             "texts": dict(row.texts) or None,

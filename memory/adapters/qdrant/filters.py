@@ -16,7 +16,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TypeAlias
 
-from memory.adapters.qdrant.codec import REALS, UNTAGGED, pack_bytes
+from memory.adapters.qdrant.codec import ANCESTORS, REALS, UNTAGGED, pack_bytes
 from memory.adapters.qdrant.engine import Conditions, QdrantCondition
 from memory.adapters.qdrant.keys import partition_word
 from memory.adapters.qdrant.rounding import EXACT, bound_beyond
@@ -41,9 +41,10 @@ from memory.ports.query import (
     Partitions,
     RowType,
     Tenant,
+    Under,
     Where,
 )
-from memory.ports.record import FieldValue, Role
+from memory.ports.record import FieldValue, Partition, Role
 from memory.ports.rows import RECORD
 
 
@@ -297,6 +298,13 @@ def scope_conditions(
     if isinstance(where, Partitions):
         words = list(dict.fromkeys(partition_word(collection.name, p) for p in where.partitions))
         return [_one_of(make, "partition", words), *_in_roles(make, roles)]
+    if isinstance(where, Under):
+        above, named = (
+            [partition_word(collection.name, Partition(where.tenant, text)) for text in texts]
+            for texts in (where.prefixes, where.scopes)
+        )
+        there = [_one_of(make, ANCESTORS, above), *([_one_of(make, "partition", named)] if named else [])]
+        return [there[0] if len(there) == 1 else make.some(there), *_in_roles(make, roles)]
     conditions = [make.equals("collection", collection.name)]
     if isinstance(where, Tenant):
         where.tenant.encode()

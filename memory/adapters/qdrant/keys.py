@@ -53,6 +53,28 @@ def partition_word(collection: str, partition: Partition) -> str:
     return word
 
 
+_PATH = "path:"
+"""The beginning of the scopes that have subtrees."""
+DEEPEST = 16
+"""The most labels of a subtree with a keyword."""
+
+
+def ancestor_words(collection: str, partition: Partition) -> list[str]:
+    """Return the keywords of the subtrees that a partition is in.
+
+    They are those of a path and of the paths above it, of at most `DEEPEST` labels.
+    Other scopes have none.
+    """
+    tenant, scope = partition.tenant, partition.scope
+    ends = [at for at, char in enumerate(scope, 1) if char == "/"] if scope.startswith(_PATH) else []
+    return [partition_word(collection, Partition(tenant, scope[:end])) for end in ends[:DEEPEST]]
+
+
+def is_ancestor(prefix: str) -> bool:
+    """Return whether every partition with this prefix has its keyword."""
+    return prefix.startswith(_PATH) and prefix.count("/") <= DEEPEST
+
+
 def rank(record_id: str) -> int:
     """Return a number below 2**53 that sorts like the id.
 

@@ -7,16 +7,24 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeGuard, TypeVar
 
 from memory.adapters.qdrant import audit, matching, partitions
 from memory.adapters.qdrant.batch import Points, points_changed
 from memory.adapters.qdrant.candidates import candidates
-from memory.adapters.qdrant.codec import LENGTH, QUARANTINED, Payload, payload_of, stored_in, to_quarantine
+from memory.adapters.qdrant.codec import (
+    ANCESTORS,
+    LENGTH,
+    QUARANTINED,
+    Payload,
+    payload_of,
+    stored_in,
+    to_quarantine,
+)
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
 from memory.adapters.qdrant.engine import Engine, Index, PointChange, Vectors
 from memory.adapters.qdrant.filters import is_indexed, path_of
-from memory.adapters.qdrant.keys import FORMAT_POINT, record_point
+from memory.adapters.qdrant.keys import FORMAT_POINT, is_ancestor, record_point
 from memory.adapters.qdrant.pages import Pager
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.adapters.qdrant.search import search
@@ -32,7 +40,7 @@ from memory.ports.collections import Collection, FieldType
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.due import DuePage
 from memory.ports.quarantine import sound, try_quarantine
-from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
+from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Under, Where
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of
 from memory.ports.store import Audit, Health
@@ -44,6 +52,7 @@ PATIENCE = 30.0
 """Seconds for which a call retries if others keep changing its data."""
 _SYSTEM_INDEXES = (
     Index("partition", "tenant"),
+    Index(ANCESTORS, "keyword"),
     *[Index(path, "keyword") for path in ("tenant", "scope", "collection", "kind", "role", "tier")],
     *[
         Index(path, "integer")
@@ -81,6 +90,7 @@ class QdrantStore(BaseStore):
     the local mode is not durable.
     """
 
+    answers_under: ClassVar[bool] = True
     claims: ClassVar[Capabilities] = CLAIMS
     notes_format: ClassVar[bool] = True
     """Whether the store keeps the note of the format."""
@@ -129,6 +139,12 @@ class QdrantStore(BaseStore):
         await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))), self._look)
         if not self._engine.exact_statistics:
             self._capabilities = replace(self._capabilities, tenant_statistics=False)
+
+    def _is_in_groups(self, where: Where) -> TypeGuard[Under]:
+        """Subtrees of other scopes than paths have no keyword."""
+        return isinstance(where, Under) and (
+            super()._is_in_groups(where) or not all(map(is_ancestor, where.prefixes))
+        )
 
     async def _look(self) -> None:
         self._take_format(await self._read_format())

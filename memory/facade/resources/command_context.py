@@ -187,7 +187,9 @@ class MemoryCommandContext:
         """
         engine, tenant, most = self.access.engine, self.access.tenant, asked_by.LINKS_A_SIDE
         for read in READ_LINKS:
-            rows = await engine.relations.find(tenant, source_id=source_id, target_id=target_id, limit=read)
+            rows = await engine.relations.find(
+                tenant, source_id=source_id, target_id=target_id, limit=read, within=self.access.place()
+            )
             ends = {end for one in rows for end in _ends(one)}
             found = await engine.entries.get_many(tenant, ends - others.keys(), retired=True)
             others |= {

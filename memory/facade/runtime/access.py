@@ -743,7 +743,10 @@ class Access:
     def require_writer(self) -> None:
         """Raise `Forbidden` if this is a view of a reader."""
         if self.view is not None and self.view.role == "reader":
-            raise Forbidden("role", "is 'reader', and the call makes changes. Use a view with role='writer'")
+            raise Forbidden(
+                "role",
+                "this view is restricted to role 'reader', and the call makes changes. Use a writer's",
+            )
 
     def scope_in_view(self, scope: object) -> Scope:
         """Validate a scope. Raise `Forbidden` if it is outside of the view."""
@@ -909,16 +912,16 @@ class Access:
         """Open the session of this id, or create it if `create` is set.
 
         Raises:
-            Forbidden: The view may not create it.
+            Forbidden: The view may not create it, or does not have the draft's user.
             NotFound: It does not exist, or is outside of the view.
         """
+        if self.view is not None and draft.user is not None:
+            self.view.require("user", [Scope.user(draft.user)])  # new messages would be this user's
         creates = create and (self.view is None or self.view.role == "writer")
         if not await self.sees_session(str(draft.id)):
             if creates:
                 self.check_new_session(draft)
             raise NotFound(str(draft.id), "session")
-        if creates and self.hides and draft.user is not None and self.view is not None:
-            self.view.require("user", [Scope.user(draft.user)])
         return await self.engine.conversations.open(self.tenant, draft, create=creates, request=request)
 
     async def visible_artifacts(self, artifact_ids: Collection[str]) -> set[str]:

@@ -34,7 +34,7 @@ C = TypeVar("C")
 
 
 class ViewCall(Enum):
-    """The views that have a call."""
+    """The views that have a call, and how far it reaches in them."""
 
     READ = "read"
     """Every view has it, in its scopes."""

@@ -37,6 +37,7 @@ from memory.ports.query import (
     Search,
     StartsWith,
     Tenant,
+    Under,
     Where,
     Words,
     within,
@@ -58,7 +59,7 @@ from memory.ports.writes import (
     Write,
 )
 
-PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
+PLACES = (HERE, ELSEWHERE, Partition("acme", "path:org/"), FOREIGN)
 IDS_OF = {place: [id_of(n, place) for n in range(8)] for place in PLACES}
 IDS = [id_ for ids in IDS_OF.values() for id_ in ids]
 WORDS = (
@@ -212,7 +213,9 @@ class RandomWork:
 
     def where(self) -> Where:
         wide: list[Where] = (
-            [Tenant("acme"), Tenant("nobody"), Everywhere()] if self.claims.tenant_wide else []
+            [Tenant("acme"), Under("acme", ("path:org/",), (HERE.scope,)), Tenant("nobody"), Everywhere()]
+            if self.claims.tenant_wide
+            else []
         )
         narrow: list[Where] = [
             within(HERE),

@@ -70,6 +70,7 @@ TREE_SCOPES = (
     LONG,
     f"{LONG}a/",
     f"{LONG}b/",
+    f"{LONG}{'z' * (1_023 - len(LONG))}/",
     *("path:teams", "path:teams0/", "path:teams./", "path:teamsx/", "path:Teams/", "path:team/", "path:/", "path:"),
     *("user:path:teams/", "user:teams/", "conversation:path:teams/", "path:teams\n/", "path:teams%2Fred/"),
 )  # fmt: skip

@@ -6,8 +6,10 @@ client.beta.messages.tool_runner(tools=[tool], …)
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
@@ -18,12 +20,8 @@ from tests.fitness.halves import blocking
 ROOT = "/memories"
 KEYS = "memories/"
 """The beginning of the keys of all files."""
-MOST_LINES = 999_999
-WIDTH = len(str(MOST_LINES))
 MOST_RENAMED = 50
 """Files of one group of changes."""
-PAGE = 1_000
-DEPTH = 2
 
 
 class _Files:
@@ -55,9 +53,7 @@ class _Files:
         key, path = _key(command.path), command.path
         await self._refuse_taken(key, f"File {path} already exists")
         try:
-            await self._memory.documents.put(
-                self._scope, key, command.file_text.encode(), expected_version=ABSENT
-            )
+            await self._put(key, command.file_text, ABSENT)
         except Conflict:
             raise ToolError(f"File {path} already exists") from None
         return f"File created successfully at: {path}"
@@ -85,10 +81,10 @@ class _Files:
 
         lines = (await self._edit(path, replace)).split("\n")
         first = max(0, line - 2)
-        return (
-            "The memory file has been edited. Here is the snippet showing the change (with line numbers):\n"
-            + _with_numbers(lines[first : line + 3], first)
+        header = (
+            "The memory file has been edited. Here is the snippet showing the change (with line numbers):"
         )
+        return f"{header}\n{_with_numbers(lines[first : line + 3], first)}"
 
     async def insert(self, command: Any) -> str:
         """Insert lines behind the line of a number, or before the first one."""
@@ -118,7 +114,10 @@ class _Files:
         return f"Successfully deleted {path}"
 
     async def rename(self, command: Any) -> str:
-        """Rename a file, or a folder with all that it has; up to 50 files in one step."""
+        """Rename a file, or a folder with all that it has.
+
+        Up to 50 files are renamed in one step, and more of them in several.
+        """
         old, new = _key(command.old_path), _key(command.new_path)
         if old == KEYS:
             raise ToolError(f"Cannot rename the {ROOT} directory itself")
@@ -145,10 +144,11 @@ class _Files:
         await self._memory.documents.delete_many(self._scope, prefix=KEYS)
         return "All memory cleared"
 
-    # -- files -------------------------------------------------------------------------
-
     async def _read(self, key: str) -> Any:
         return None if key == KEYS else await self._memory.documents.get(self._scope, key)
+
+    async def _put(self, key: str, text: str, expected: Any) -> None:
+        await self._memory.documents.put(self._scope, key, text.encode(), expected_version=expected)
 
     async def _edit(self, path: str, change: Callable[[str], str]) -> str:
         """Change the text of a file as it is now, and return the new text."""
@@ -158,13 +158,9 @@ class _Files:
                 await self._below(key, path)
                 raise ToolError(f"The path {path} is not a file.")
             text = change(found.value.decode())
-            try:
-                await self._memory.documents.put(
-                    self._scope, key, text.encode(), expected_version=found.version
-                )
-            except Conflict:
-                continue
-            return text
+            with suppress(Conflict):
+                await self._put(key, text, found.version)
+                return text
 
     async def _refuse_taken(self, key: str, problem: str) -> None:
         """Refuse a path that is a file or a folder, or is below a file."""
@@ -184,7 +180,7 @@ class _Files:
         found: list[DocumentInfo] = []
         cursor, more = None, True
         while more:
-            page = await self._memory.documents.list(self._scope, prefix=prefix, limit=PAGE, cursor=cursor)
+            page = await self._memory.documents.list(self._scope, prefix=prefix, limit=1_000, cursor=cursor)
             found += page.documents
             cursor, more = page.cursor, page.cursor is not None
         return found
@@ -210,20 +206,15 @@ def _key(path: str) -> str:
     """Return the key of a file or folder; `KEYS` for the root."""
     if path != ROOT and not path.startswith(f"{ROOT}/"):
         raise ToolError(f"Path must start with {ROOT}, got: {path}")
-    names: list[str] = []
-    for name in path.removeprefix(ROOT).split("/"):
-        if name == ".." and not names:
-            raise ToolError(f"Path {path} would escape {ROOT} directory")
-        if name == "..":
-            names.pop()
-        elif name not in ("", "."):
-            names.append(name)
-    return KEYS + "/".join(names)
+    resolved = posixpath.normpath(path)
+    if resolved != ROOT and not resolved.startswith(f"{ROOT}/"):
+        raise ToolError(f"Path {path} would escape {ROOT} directory")
+    return KEYS + resolved.removeprefix(ROOT).removeprefix("/")
 
 
 def _numbered(path: str, text: str, view_range: list[int] | None) -> str:
     lines = text.split("\n")
-    if len(lines) > MOST_LINES:
+    if len(lines) > 999_999:
         raise ToolError(f"File {path} exceeds maximum line limit of 999,999 lines.")
     first, last = 0, len(lines)
     if view_range and len(view_range) == 2:
@@ -233,7 +224,7 @@ def _numbered(path: str, text: str, view_range: list[int] | None) -> str:
 
 
 def _with_numbers(lines: list[str], first: int) -> str:
-    return "\n".join(f"{number:>{WIDTH}}\t{line}" for number, line in enumerate(lines, start=first + 1))
+    return "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines, start=first + 1))
 
 
 def _listing(path: str, files: list[DocumentInfo], key: str) -> str:
@@ -242,16 +233,15 @@ def _listing(path: str, files: list[DocumentInfo], key: str) -> str:
     folders: set[tuple[str, ...]] = set()
     for info in files:
         names = tuple(info.key.removeprefix(key).strip("/").split("/"))
-        for depth in range(min(len(names), DEPTH) + 1):
+        for depth in range(min(len(names), 2) + 1):
             sizes[names[:depth]] = sizes.get(names[:depth], 0) + info.size
             folders |= {names[:depth]} if 0 < depth < len(names) else set()
     shown = [place for place in sorted(sizes) if not any(name.startswith(".") for name in place)]
-    lines = [
-        f"{_size(sizes[place])}\t{'/'.join((path, *place))}{'/' if place in folders else ''}"
-        for place in shown
-    ]
-    header = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"
-    return "\n".join([header, *lines])
+    lines = [f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:"]
+    for place in shown:
+        ending = "/" if place in folders else ""
+        lines.append(f"{_size(sizes[place])}\t{'/'.join((path, *place))}{ending}")
+    return "\n".join(lines)
 
 
 def _size(count: int) -> str:

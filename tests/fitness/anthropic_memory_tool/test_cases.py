@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,10 @@ from anthropic.lib.tools._beta_builtin_memory_tool import BetaLocalFilesystemMem
 
 from memory import BlockingMemory, InvalidInput, Memory
 from tests.fitness.anthropic_memory_tool.adapter import AsyncDocumentMemoryTool, DocumentMemoryTool
+from tests.fitness.suites import memory, shared_memory
 
+__all__ = ["memory", "shared_memory"]
 SCOPE = "user:ada"
-
-
-@pytest.fixture
-def memory(config: dict[str, Any]) -> Iterator[Memory]:
-    memory = Memory(config, loop="own")
-    with BlockingMemory(memory):
-        yield memory
 
 
 NAMES = ["a", "b", "a.md", "a-b", ".hidden", "ü ñ", "%2e%2e", "a\\b"]

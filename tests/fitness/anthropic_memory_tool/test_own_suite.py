@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from memory import BlockingMemory, Memory
 from tests.fitness.anthropic_memory_tool.adapter import AsyncDocumentMemoryTool, DocumentMemoryTool
-from tests.fitness.suites import name_tests
+from tests.fitness.suites import memory, name_tests, shared_memory
 
 name_tests("anthropic", "anthropic_tests")
 
@@ -39,6 +38,7 @@ NOT_APPLICABLE = dict.fromkeys(
     ),
     _LINKS,
 )
+__all__ = ["memory", "shared_memory"]
 SCOPE = "user:ada"
 
 
@@ -71,13 +71,6 @@ class FileOnDisk:
 class AsyncFileOnDisk(FileOnDisk):
     async def is_dir(self) -> bool:  # type: ignore[override]
         return True
-
-
-@pytest.fixture
-def memory(config: dict[str, Any]) -> Iterator[Memory]:
-    memory = Memory(config, loop="own")
-    with BlockingMemory(memory):
-        yield memory
 
 
 @pytest.fixture(autouse=True)

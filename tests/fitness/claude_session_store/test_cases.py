@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -13,16 +12,12 @@ from claude_agent_sdk import SessionKey
 
 from memory import Memory, Session, SessionOwnerMismatch, StoreUnavailable
 from tests.fitness.claude_session_store.adapter import MemorySessionStore
+from tests.fitness.suites import memory, shared_memory
 from tests.support.conversations import drawn
 
+__all__ = ["memory", "shared_memory"]
 KEY: SessionKey = {"project_key": "proj", "session_id": "sess"}
 SUB: SessionKey = {**KEY, "subpath": "subagents/agent-1"}
-
-
-@pytest.fixture
-async def memory(config: dict[str, Any]) -> AsyncIterator[Memory]:
-    async with Memory(config) as opened:
-        yield opened
 
 
 def lines(seed: int) -> list[Any]:

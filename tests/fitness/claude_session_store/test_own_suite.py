@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from memory import BlockingMemory, Memory
+from memory import Memory
 from tests.fitness.claude_session_store.adapter import MemorySessionStore
-from tests.fitness.suites import name_tests
+from tests.fitness.suites import memory, name_tests, shared_memory
 
 name_tests("claude_agent_sdk", "claude_sdk_tests")
 
@@ -29,6 +28,7 @@ from claude_sdk_tests.test_session_resume import *  # noqa: E402, F403
 from claude_sdk_tests.test_session_store_conformance import *  # noqa: E402, F403
 from claude_sdk_tests.test_session_summary import *  # noqa: E402, F403
 
+__all__ = ["memory", "shared_memory"]
 MODULES = (
     test_session_helpers_store,
     test_session_import,
@@ -56,9 +56,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(autouse=True)
-def _stores_of_ours(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _stores_of_ours(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a store of a memory where their tests make one in the process's memory."""
-    memory = Memory(config, loop="own")
 
     class StoreInMemory(MemorySessionStore):
         def __init__(self) -> None:
@@ -82,5 +81,3 @@ def _stores_of_ours(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> 
 
     for module in MODULES:
         monkeypatch.setattr(module, "InMemorySessionStore", StoreInMemory)
-    with BlockingMemory(memory):
-        yield

@@ -27,6 +27,7 @@ from tests.fitness.google_adk.state import (
     NEWEST,
     UPDATED,
     build_session,
+    newer_events,
     parse_key,
     session_key,
     shared_places,
@@ -201,10 +202,10 @@ class MemorySessionService(BaseSessionService):
             if (cursor := page.cursor) is None:
                 break
             del events[0]  # it may be the end of an event that has several messages
-            if (most is not None and len(events) >= most) or len(_newer(events, since)) < len(events):
+            if (most is not None and len(events) >= most) or len(newer_events(events, since)) < len(events):
                 break
         events = events if most is None else events[-most:]
-        return [Event.model_validate(one) for one in _newer(events, since)]
+        return [Event.model_validate(one) for one in newer_events(events, since)]
 
     async def _shared(self, app_name: str, user_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the state of the user and the state of the app."""
@@ -245,9 +246,3 @@ async def _require_equal(handle: Any, event_id: str, fields: dict[str, Any]) -> 
         raise StaleSessionError(STALE) from None
     if page.items[0].message.raw != fields:
         raise AlreadyExistsError(f"The session has another event with the id {event_id}.") from None
-
-
-def _newer(events: list[dict[str, Any]], since: float | None) -> list[dict[str, Any]]:
-    """Return the events after the last one that is older than a moment."""
-    older = [number for number, one in enumerate(events) if since is not None and one["timestamp"] < since]
-    return events[older[-1] + 1 :] if older else events

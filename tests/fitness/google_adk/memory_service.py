@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -125,10 +126,9 @@ class EntryMemoryService(BaseMemoryService):
         scope = Scope.user(user_id)
         given = [{"scope": scope, "agent": app_name, **draft} for several in drafts for draft in several]
         stored = await self._stored(scope, [draft["key"] for draft in given if "key" in draft])
-        try:
+        # Conflicts are memories that were deleted, or that another process just wrote.
+        with suppress(PartialWrite):
             await self._memory.write_many([one for one in given if one.get("key") not in stored])
-        except PartialWrite:
-            pass  # these were deleted before, or another process has just written them
         if replaces:
             changed = [
                 {name: value for name, value in one.items() if name != "created_at"}

@@ -76,3 +76,9 @@ def build_session(
     )
     session._storage_update_marker = state.version
     return session
+
+
+def newer_events(events: list[dict[str, Any]], since: float | None) -> list[dict[str, Any]]:
+    """Return the events after the last one that is older than a moment."""
+    older = [number for number, one in enumerate(events) if since is not None and one["timestamp"] < since]
+    return events[older[-1] + 1 :] if older else events

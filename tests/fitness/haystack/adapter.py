@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from haystack import default_from_dict, default_to_dict
@@ -15,9 +12,11 @@ from haystack.document_stores.errors import DocumentStoreError, DuplicateDocumen
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.utils import Secret
 
-from memory import ABSENT, BlockingMemory, Entry, Filter, MemoryTiersError, VersionConflict
+from memory import BlockingMemory, Entry, Filter, InvalidInput, Memory, MemoryTiersError, PartialWrite
+from tests.fitness.haystack.documents import document_of, fields_of, only_embeddings
 from tests.fitness.haystack.filters import filter_of
 
+READ_AT_ONCE = 1_000
 EMBEDDED = Filter.data("embedding").exists()
 
 
@@ -32,16 +31,18 @@ class MemoryDocumentStore:
 
     Args:
         config: What `Memory` takes: a URL, a path of a TOML file, or a mapping. Pass a
-            `Secret` for a URL with a password.
+            `Secret` for a URL with a password. It may also be an open `Memory` that was
+            made with `loop="own"`, which several stores share. Its owner closes it, and
+            `to_dict` is refused.
         scope: The scope of the documents.
         dimensions: The length of the embeddings of your documents. Without it,
-            documents with embeddings are refused.
+            documents with embeddings are refused. A `Memory` has an embedder instead.
         tenant: The tenant of the documents.
     """
 
     def __init__(
         self,
-        config: str | dict[str, Any] | Secret,
+        config: str | dict[str, Any] | Secret | Memory,
         scope: str,
         *,
         dimensions: int | None = None,
@@ -51,8 +52,13 @@ class MemoryDocumentStore:
         self._scope = scope
         self._dimensions = dimensions
         self._tenant = tenant
+        if isinstance(config, Memory):
+            if dimensions is not None:
+                raise ValueError("dimensions: are those of the embedder of the memory. Omit the argument")
+            self._memory = BlockingMemory(config if tenant is None else config.for_tenant(tenant))
+            return
         given = config.resolve_value() if isinstance(config, Secret) else config
-        embedder: Any = "none" if dimensions is None else _only_embeddings(dimensions)
+        embedder: Any = "none" if dimensions is None else only_embeddings(dimensions)
         self._memory = BlockingMemory(given, tenant=tenant, embedder=embedder)
 
     def __enter__(self) -> MemoryDocumentStore:
@@ -62,11 +68,18 @@ class MemoryDocumentStore:
         self.close()
 
     def close(self) -> None:
-        """Release the stores of the memory. The next call opens them again."""
-        self._memory.close()
+        """Release the stores of an own memory. The next call opens them again."""
+        if not isinstance(self._config, Memory):
+            self._memory.close()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what makes the same store again."""
+        """Return what makes the same store again.
+
+        Raises:
+            ValueError: The store was made of a `Memory`.
+        """
+        if isinstance(self._config, Memory):
+            raise ValueError("a Memory cannot be saved. Make the store of its configuration instead")
         config = self._config.to_dict() if isinstance(self._config, Secret) else self._config
         settings = {"scope": self._scope, "dimensions": self._dimensions, "tenant": self._tenant}
         return dict(default_to_dict(self, config=config, **settings))
@@ -88,7 +101,7 @@ class MemoryDocumentStore:
 
     def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
         """Return the documents that pass the filters, oldest first."""
-        return [_document(entry) for entry in self._entries(filters)]
+        return [document_of(entry) for entry in self._entries(filters)]
 
     def write_documents(
         self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
@@ -100,23 +113,38 @@ class MemoryDocumentStore:
         Raises:
             DuplicateDocumentError: A document with this id exists.
             DocumentStoreError: A document is too large, or its embedding has another
-                length. It is not stored.
+                length. None of the new documents is stored.
         """
         if not isinstance(documents, list) or not all(isinstance(one, Document) for one in documents):
             raise ValueError("documents must be a list of Document")
-        stored = 0
+        known = self._known([one.id for one in documents])
+        new: dict[str, dict[str, Any]] = {}
+        changed: dict[str, dict[str, Any]] = {}
+        duplicate: str | None = None
         for document in documents:
-            expected = None if policy is DuplicatePolicy.OVERWRITE else ABSENT
-            try:
-                with _store_errors(document.id):
-                    self._open().write(
-                        **_fields(document), scope=self._scope, if_exists="replace", expected_version=expected
-                    )
-            except VersionConflict:
-                if policy is DuplicatePolicy.SKIP:
-                    continue
-                raise DuplicateDocumentError(f"ID '{document.id}' already exists.") from None
-            stored += 1
+            if document.id not in known and document.id not in new:
+                new[document.id] = {"scope": self._scope, **fields_of(document)}
+            elif policy is DuplicatePolicy.OVERWRITE:
+                changed[document.id] = {"scope": self._scope, **fields_of(document)}
+            elif policy is not DuplicatePolicy.SKIP:
+                duplicate = document.id
+                break
+        stored = len(new) + len(changed.keys() - new.keys())
+        try:
+            self._open().write_many(new.values(), revive=True)
+        except PartialWrite as error:  # another process was faster
+            raced = [list(new)[at] for at in error.conflicts]
+            if policy is DuplicatePolicy.OVERWRITE:
+                changed = {key: new[key] for key in raced} | changed
+            elif policy is DuplicatePolicy.SKIP:
+                stored -= len(raced)
+            else:
+                duplicate = raced[0]
+        except MemoryTiersError as error:
+            raise DocumentStoreError(str(error)) from error
+        self._open().write_many(changed.values(), if_exists="replace")
+        if duplicate is not None:
+            raise DuplicateDocumentError(f"ID '{duplicate}' already exists.")
         return stored
 
     def delete_documents(self, document_ids: list[str]) -> None:
@@ -157,7 +185,7 @@ class MemoryDocumentStore:
             age_decay=False,
             intent=False,
         )
-        return [_document(hit.entry, 2 * (hit.score or 0.0) - 1) for hit in found]
+        return [document_of(hit.entry, 2 * (hit.score or 0.0) - 1) for hit in found]
 
     def search_by_words(
         self, query: str, *, filters: dict[str, Any] | None = None, top_k: int = 10
@@ -168,7 +196,7 @@ class MemoryDocumentStore:
         found = self._open().search(
             query, mode="lexical", scope=self._scope, limit=top_k, filter=filter_of(filters), age_decay=False
         )
-        return [_document(hit.entry, hit.relevance) for hit in found]
+        return [document_of(hit.entry, hit.relevance) for hit in found]
 
     # -- the same without blocking an event loop ---------------------------------------
 
@@ -191,55 +219,20 @@ class MemoryDocumentStore:
         await asyncio.to_thread(self.delete_documents, document_ids)
 
     def _open(self) -> BlockingMemory:
-        self._memory.open()
+        if not isinstance(self._config, Memory):
+            self._memory.open()
         return self._memory
+
+    def _known(self, ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that have a document."""
+        found: set[str] = set()
+        for start in range(0, len(ids), READ_AT_ONCE):
+            try:
+                part = self._open().get_many(scope=self._scope, keys=ids[start : start + READ_AT_ONCE])
+            except InvalidInput as error:
+                raise DocumentStoreError(str(error)) from error
+            found |= {str(entry.key) for entry in part if entry is not None}
+        return found
 
     def _entries(self, filters: dict[str, Any] | None) -> Iterator[Entry]:
         yield from self._open().entries.iterate(self._scope, filter=filter_of(filters))
-
-
-def _only_embeddings(dimensions: int) -> Callable[[Sequence[str]], list[list[float]]]:
-    """Return an embedder that makes no vectors: documents bring theirs."""
-
-    def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [[0.0] * dimensions for _ in texts]
-
-    embed.__qualname__ = "haystack"
-    return embed
-
-
-@contextmanager
-def _store_errors(document_id: str) -> Iterator[None]:
-    try:
-        yield
-    except VersionConflict:
-        raise
-    except MemoryTiersError as error:
-        raise DocumentStoreError(f"document '{document_id}': {error}") from error
-
-
-def _fields(document: Document) -> dict[str, Any]:
-    """Return the arguments of a write for a document."""
-    data = document.to_dict(flatten=False)
-    for name in ("id", "meta", "embedding"):
-        del data[name]
-    content = data.pop("content")
-    fields: dict[str, Any] = {"key": document.id, "content": content or "", "metadata": document.meta}
-    fields["data"] = {name: value for name, value in data.items() if value is not None}
-    if content is None:
-        fields["data"]["content"] = None
-    if document.embedding is not None:
-        packed = struct.pack(f"<{len(document.embedding)}d", *document.embedding)
-        fields["data"]["embedding"] = base64.b64encode(packed).decode()
-        fields["vector"] = document.embedding
-    return fields
-
-
-def _document(entry: Entry, score: float | None = None) -> Document:
-    data = {"content": entry.content, **entry.data}
-    if "embedding" in data:
-        packed = base64.b64decode(data["embedding"])
-        data["embedding"] = list(struct.unpack(f"<{len(packed) // 8}d", packed))
-    if score is not None:
-        data["score"] = score
-    return Document.from_dict({"id": entry.key, "meta": entry.metadata, **data})

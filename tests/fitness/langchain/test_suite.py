@@ -18,7 +18,8 @@ from langchain_tests.integration_tests import (
 
 from memory import BlockingMemory, Memory
 from tests.fitness.langchain.adapter import MemoryByteStore, MemoryRetriever
-from tests.fitness.langchain.vector_store import MemoryVectorStore, as_embedder
+from tests.fitness.langchain.conversion import as_embedder
+from tests.fitness.langchain.vector_store import MemoryVectorStore
 
 VALUES = (b"", b"\x00\xff", b"three")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,27 +12,11 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
-from memory import Entry, Filter, InvalidInput, Memory, Scope
+from memory import Entry, Filter, InvalidInput, Memory, PartialWrite, Scope
 from tests.fitness.halves import blocking
+from tests.fitness.langchain.conversion import filter_of
 
 AT_ONCE = 1_000
-
-
-def as_embedder(embeddings: Embeddings, model: str) -> Callable[[Sequence[str]], Awaitable[Any]]:
-    """Return LangChain's embeddings as the embedder of a memory.
-
-        embedder = as_embedder(embeddings, "my-model")
-        memory = Memory("sqlite:///docs.db", embedder=embedder, loop="own")
-
-    Args:
-        model: The name of the model. A store refuses vectors of another model.
-    """
-
-    async def embed(texts: Sequence[str]) -> Any:
-        return await embeddings.aembed_documents(list(texts))
-
-    embed.__qualname__ = model
-    return embed
 
 
 class MemoryVectorStore(VectorStore):
@@ -120,15 +104,23 @@ class MemoryVectorStore(VectorStore):
         for name, given in (("metadatas", metadatas), ("ids", ids)):
             if given is not None and len(given) != len(texts):
                 raise InvalidInput(name, f"has {len(given)} items, and there are {len(texts)} texts")
-        named = [None] * len(texts) if ids is None else list(ids)
+        named: list[str | None] = [None] * len(texts) if ids is None else list(ids)
         keys = [str(uuid.uuid4()) if one is None else one for one in named]
         drafts: dict[str, dict[str, Any]] = {}
         for at, (key, text, vector) in enumerate(zip(keys, texts, vectors, strict=True)):
             draft: dict[str, Any] = {"content": text, "vector": vector, "key": key}
-            draft |= {"scope": self._scope, "metadata": {} if metadatas is None else metadatas[at]}
-            # A new id has no entry. Such drafts are stored many at a time.
-            drafts[key] = draft if named[at] is None else {**draft, "if_exists": "replace"}
-        await self._memory.write_many(drafts.values())
+            drafts[key] = draft | {
+                "scope": self._scope,
+                "metadata": {} if metadatas is None else metadatas[at],
+            }
+        known = {one.id for one in await self._aget([key for key in named if key is not None])}
+        new = [draft for key, draft in drafts.items() if key not in known]
+        changed = [draft for key, draft in drafts.items() if key in known]
+        try:
+            await self._memory.write_many(new, revive=True)  # many at a time
+        except PartialWrite as error:  # another process was faster
+            changed += [new[at] for at in error.conflicts]
+        await self._memory.write_many(changed, if_exists="replace")
         return keys
 
     async def adelete(self, ids: Sequence[str] | None = None) -> bool:
@@ -144,6 +136,9 @@ class MemoryVectorStore(VectorStore):
 
     async def aget_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents of these ids, in their order, without missing ones."""
+        return await self._aget(ids)
+
+    async def _aget(self, ids: Sequence[str]) -> list[Document]:
         found: list[Document] = []
         for start in range(0, len(ids), AT_ONCE):
             part = list(ids[start : start + AT_ONCE])
@@ -204,7 +199,7 @@ class MemoryVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         order = {"age_decay": False, "intent": False}
         found = await self._memory.search(
-            "", vector=vector, scope=self._scope, limit=k, filter=_filter_of(filter), **order
+            "", vector=vector, scope=self._scope, limit=k, filter=filter_of(filter), **order
         )
         return [(_document(hit.entry), 2 * hit.score - 1) for hit in found]
 
@@ -220,26 +215,6 @@ class MemoryVectorStore(VectorStore):
 
 def _document(entry: Entry) -> Document:
     return Document(id=entry.key, page_content=entry.content, metadata=entry.metadata)
-
-
-def _filter_of(given: Mapping[str, Any] | Filter | None) -> Mapping[str, Any] | Filter:
-    """Return a filter that documents alone pass."""
-    if isinstance(given, Filter):
-        return given & Filter.field("key").exists()
-    return {"$and": [{"key": {"$exists": True}}, *([] if given is None else [_of_metadata(given)])]}
-
-
-def _of_metadata(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a filter of entries for one of metadata."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if name in ("$and", "$or", "$nor"):
-            found[name] = [_of_metadata(one) for one in value]
-        elif name == "$not":
-            found[name] = _of_metadata(value)
-        else:
-            found.setdefault("metadata", {})[name] = value
-    return found
 
 
 def _diverse(

@@ -7,6 +7,7 @@ await Runner.run(agent, "Where does Ada live?", session=session)
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
@@ -14,10 +15,12 @@ from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
 from agents.memory.session_settings import resolve_session_limit
 
-from memory import Memory, Session
-from memory.formats import export_messages
+from memory import InvalidInput, Memory, Session
+from memory.formats import export_messages, import_message
 
 FORMAT = "openai_responses"
+OPAQUE = "memory-tiers:"
+"""The beginning of the id of a reference that holds an item as JSON."""
 MOST_AT_ONCE = 500
 """Items of one write of memory-tiers."""
 
@@ -67,25 +70,54 @@ class MemorySession:
             return []
         window = await self._session.window(last=most)
         shown = [message for message in window.messages if message.id != "system"]
-        return cast(list[TResponseInputItem], export_messages(shown, FORMAT))
+        return [_loaded(item) for item in export_messages(shown, FORMAT)]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items behind those that the session has; up to 500 in one step.
 
+        Items that the Responses API does not have, such as those of `EncryptedSession`,
+        are kept too. Their text is not found.
+
         Raises:
-            InvalidInput: An item is none of the Responses API. The error names it.
+            InvalidInput: An item is no dict of JSON values. The error names it.
         """
         for first in range(0, len(items), MOST_AT_ONCE):
-            await _finish(self._session.append(items[first : first + MOST_AT_ONCE], format=FORMAT))
+            part = items[first : first + MOST_AT_ONCE]
+            try:
+                await _finish(self._session.append(part, format=FORMAT))
+            except InvalidInput:
+                part = [_storable(item) for item in part]
+                await _finish(self._session.append(part, format=FORMAT))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take out the newest item, and return it; None if there is none."""
         popped = await _finish(self._session.pop())
-        return cast(TResponseInputItem, popped[0]) if popped else None
+        return _loaded(popped[0]) if popped else None
 
     async def clear_session(self) -> None:
         """Take out all items."""
         await _finish(self._session.clear())
+
+
+def _storable(item: TResponseInputItem) -> TResponseInputItem:
+    """Return the item, or a reference that holds it if memory-tiers cannot read it."""
+    try:
+        import_message(item, FORMAT)
+    except InvalidInput as error:
+        if not isinstance(item, dict):
+            raise
+        try:
+            return {"type": "item_reference", "id": OPAQUE + json.dumps(item, allow_nan=False)}
+        except (TypeError, ValueError):
+            raise error from None
+    return item
+
+
+def _loaded(item: dict[str, Any]) -> TResponseInputItem:
+    held = str(item.get("id"))
+    if item.get("type") == "item_reference" and held.startswith(OPAQUE):
+        item = json.loads(held.removeprefix(OPAQUE))
+    return cast(TResponseInputItem, item)
 
 
 async def _finish(change: Coroutine[Any, Any, Result]) -> Result:

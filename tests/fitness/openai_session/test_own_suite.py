@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory import BlockingMemory, Memory
+from memory import Memory
 from tests.fitness.openai_session.adapter import MemorySession
-from tests.fitness.suites import name_tests
+from tests.fitness.suites import memory, name_tests, shared_memory
 
 name_tests("openai_agents", "openai_agents_tests")
 
@@ -18,6 +17,7 @@ from openai_agents_tests.memory import test_session, test_session_limit  # noqa:
 from openai_agents_tests.memory.test_session import *  # noqa: E402, F403
 from openai_agents_tests.memory.test_session_limit import *  # noqa: E402, F403
 
+__all__ = ["memory", "shared_memory"]
 _INNER = "reads the connections or tables of their SQLite file"
 NOT_APPLICABLE = {
     "test_sqlite_session_close_closes_worker_thread_connections": _INNER,
@@ -40,9 +40,8 @@ NOT_APPLICABLE = {
 
 
 @pytest.fixture(autouse=True)
-def _sessions_of_ours(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _sessions_of_ours(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make sessions of a memory where their tests make one of a SQLite file."""
-    memory = Memory(config, loop="own")
 
     class SessionInMemory(MemorySession):
         def __init__(self, session_id: str, db_path: str | Path = ":memory:", **settings: Any) -> None:
@@ -53,5 +52,3 @@ def _sessions_of_ours(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -
 
     for module in (test_session, test_session_limit):
         monkeypatch.setattr(module, "SQLiteSession", SessionInMemory)
-    with BlockingMemory(memory):
-        yield

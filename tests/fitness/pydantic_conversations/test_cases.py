@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -37,14 +37,10 @@ from pydantic_ai.usage import RunUsage
 
 from memory import Memory
 from tests.fitness.pydantic_conversations.adapter import DocumentConversationStore
+from tests.fitness.suites import memory, shared_memory
 
+__all__ = ["memory", "shared_memory"]
 SCOPE = "user:ada"
-
-
-@pytest.fixture
-async def memory(config: dict[str, Any]) -> AsyncIterator[Memory]:
-    async with Memory(config) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +21,10 @@ from pydantic_ai_harness.memory import (
 
 from memory import Memory
 from tests.fitness.pydantic_memory_store.adapter import DocumentMemoryStore
+from tests.fitness.suites import memory, shared_memory
 
+__all__ = ["memory", "shared_memory"]
 SCOPE = "user:ada"
-
-
-@pytest.fixture
-async def memory(config: dict[str, Any]) -> AsyncIterator[Memory]:
-    async with Memory(config) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from memory import BlockingMemory, Memory
+from memory import Memory
 from tests.fitness.pydantic_memory_store.adapter import DocumentMemoryStore
+from tests.fitness.suites import memory, shared_memory
 
 pytest.register_assert_rewrite("pydantic_ai_memory_core.contract")
 
 from pydantic_ai_memory_core.contract import *  # noqa: E402, F403
 
+__all__ = ["memory", "shared_memory"]
+
 
 @pytest.fixture
-def store(config: dict[str, Any]) -> Iterator[DocumentMemoryStore]:
-    memory = Memory(config, loop="own")
-    with BlockingMemory(memory):
-        yield DocumentMemoryStore(memory, "org:acme")
+def store(memory: Memory) -> DocumentMemoryStore:
+    return DocumentMemoryStore(memory, "org:acme")

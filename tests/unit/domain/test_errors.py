@@ -120,6 +120,7 @@ CODES = {
     "Conflict": "conflict",
     "CorruptRecord": "corrupt_record",
     "EmbedderMismatch": "embedder_mismatch",
+    "Forbidden": "forbidden",
     "ForkedProcess": "forked_process",
     "FormatMismatch": "format_mismatch",
     "InvalidInput": "invalid_input",

@@ -18,6 +18,13 @@ _GOODBYE = 2.0
 """The seconds that a connection may take to close in good order."""
 
 
+_WITHOUT_JIT = "SET jit = off"
+"""The server overestimates searches of many partitions, and compiles them for seconds.
+
+A pooler may refuse the setting as a parameter of a connection, so it is a statement.
+"""
+
+
 class UnusableFile(Exception):
     """A file of certificates or keys that an option names cannot be read."""
 
@@ -38,7 +45,7 @@ async def _open_connection(config: PostgresConfig) -> Connection:
         {"options": config.options} if config.options else {}
     )
     async with asyncio.timeout(config.connect_timeout):
-        return await asyncpg.connect(
+        connection = await asyncpg.connect(
             dsn=f"postgresql://?{urlencode(files)}" if files else None,
             host=list(hosts),
             port=list(ports),
@@ -53,6 +60,13 @@ async def _open_connection(config: PostgresConfig) -> Connection:
             max_cached_statement_lifetime=0,
             server_settings=settings,
         )
+        if "jit" not in (config.options or ""):
+            try:
+                await connection.execute(_WITHOUT_JIT)
+            except BaseException:
+                connection.terminate()
+                raise
+        return connection
 
 
 _OF_THE_CONNECTION = (

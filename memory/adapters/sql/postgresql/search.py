@@ -156,6 +156,8 @@ class HybridMatches:
 
 
 async def find(connection: Connection, table: PgTable, sought: SearchSpec) -> HybridMatches:
+    if len(sought.stems) * len(sought.numbers) >= table.thresholds.lexemes_flushed:
+        await table.flush_lexemes(connection)
     question = postings(table, sought)
     answer = await connection.fetchrow(question.sql, *question.arguments)
     assert answer is not None  # noqa: S101 - an aggregate has a row whatever there is

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import Any, ClassVar
 from uuid import UUID
 
+import asyncpg
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 
@@ -73,6 +74,9 @@ class PgTable(Table[Connection]):
         super().__init__(codec, shaper, table_of(collection, schema, names, actual), thresholds)
         self._indexed = self.keyed.union(*collection.indexes)
         self.schema = schema
+        self._flushes = bool(collection.texts)
+        lexemes = next((str(i.name) for i in self.table.indexes if "lexemes" in i.columns), "")
+        self._flush = f"""SELECT gin_clean_pending_list('"{schema}"."{lexemes}"'::regclass)"""
         self.embeds = bool(vector_type) and collection.vector
         self.vector_type = vector_type
         self.derived = (
@@ -225,6 +229,17 @@ class PgTable(Table[Connection]):
             sql, columns = self.insert_many(ALWAYS, rows)
             await connection.fetch(sql, *columns)
             await connection.execute(self.forget_sql, [row[0] for row in rows], [row[1] for row in rows])
+
+    async def flush_lexemes(self, connection: Connection) -> None:
+        """Have the index of words take in its list of single writes, if it may.
+
+        A standby and a user who does not own the index cannot; searches are slower.
+        """
+        if self._flushes:
+            try:
+                await connection.fetchval(self._flush)
+            except asyncpg.PostgresError:
+                self._flushes = False
 
     # -- the quarantine ----------------------------------------------------------------
 

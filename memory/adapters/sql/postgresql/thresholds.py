@@ -39,6 +39,11 @@ class Thresholds(ServerThresholds):
 
     With more pairs, a search scans the words of every record.
     """
+    lexemes_flushed: int = 256
+    """From so many lookups on, the index first takes in its list of single writes.
+
+    Each lookup would read that list.
+    """
 
 
 THRESHOLDS = Thresholds()
