@@ -375,9 +375,9 @@ class Engine:
     async def close(self) -> None:
         """Wait for advisors, complete pending work, and close the stores.
 
-        The pending work is: queued deliveries, access counts, session totals, and the
-        passages of messages. It gets as much time as the deadline allows. The rest
-        stays pending.
+        The pending work is: queued deliveries, access counts, session totals, the
+        passages of messages and copies of windows. It gets as much time as the deadline
+        allows. The rest stays pending.
         """
         try:
             await self.partition_indexes.close()
@@ -388,9 +388,11 @@ class Engine:
                 await self.conversations.sessions.catch_up()
                 await self.accesses.tell()
                 await self.conversations.passages.catch_up()
+                await self.conversations.sessions.copies.close()
         except Exception as error:  # noqa: BLE001 - pending work or a lost count is no reason to stay open
             log.warning("some deliveries or access counts were not completed: %s", error)
         finally:
+            self.conversations.sessions.copies.cancel()
             await self.topology.close()
 
     async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:

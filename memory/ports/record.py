@@ -75,7 +75,7 @@ class Role(StrEnum):
     HOME = "home"  # the copy that decides conflicts
     REPLICA = "replica"  # a whole copy for searching; hits on it are hydrated from home
     ARRIVING = "arriving"  # a move put it here; it counts only once the source shows a mark to it
-    CACHED = "cached"  # a copy in a volatile store, for reading by id only
+    CACHED = "cached"  # a copy for reading by id only, which may be lost at any time
 
 
 @dataclass(frozen=True, slots=True)

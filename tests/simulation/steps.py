@@ -497,10 +497,20 @@ CONVERSATIONS = "conversations"
 them (`tests.simulation.sessions`).
 """
 NOT_PLAYED = frozenset(
-    {"artifacts", "claims", "messages", "passages", "log.first", "log.restore", "session.restore"}
+    {
+        "artifacts",
+        "claims",
+        "copies",
+        "messages",
+        "passages",
+        "log.first",
+        "log.restore",
+        "session.restore",
+    }
 )
-"""Of their steps: large texts, tasks, what is found by words and by meaning, what is
-read of a session's beginning once in its life, imports.
+"""Of their steps: large texts, tasks, copies of windows (which have runs of their own),
+what is found by words and by meaning, what is read of a session's beginning once in its
+life, imports.
 """
 BESIDE = frozenset(
     """

@@ -159,6 +159,7 @@ class Redaction:
                     await self._erase_place(log, summary.place)
                 await self._window_exit.forget(log, event)
                 await self._erase_copies(log, event.place)
+                await self._sessions.copies.fence(log.life, (log.snapshot or await log.load()).state)
                 await self._sessions.tell(
                     record, (await log.load()).state, record.created_at, fence=True
                 )  # the preview may have shown the message

@@ -29,6 +29,7 @@ from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.previews import preview_of
 from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
+from memory.orchestrator.conversations.log.window_copies import WindowCopies
 from memory.orchestrator.erasure.erasure import Erased, Erasure, entries_of
 from memory.orchestrator.storage.collections import FORKED_FROM, MESSAGES, SESSIONS
 from memory.orchestrator.storage.entry_records import copy_json
@@ -153,6 +154,7 @@ class SessionRecords:
         self._outbox = outbox
         self._erasure = erasure
         self.passages = passages
+        self.copies = WindowCopies(placement)
         self._logs: dict[tuple[str, str], Log] = {}
         self._told: dict[Key, tuple[Record, datetime]] = {}
         """Records as last read or written here, and when."""
@@ -347,7 +349,8 @@ class SessionRecords:
         life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
-            log = Log(self._placement, self.uploads, self.passages, life, self._reload_life)
+            log = Log(self._placement, self.uploads, self.passages, life, self._reload_life, self.copies)
+        log.messages = max(log.messages, int(record.body.get("messages", 0)))
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]

@@ -33,7 +33,7 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.cache import Cache
-from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
+from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, ENTRY_VERSIONS, OPERATIONS
 from memory.orchestrator.storage.generations import (
     BEFORE,
     OPERATIONS_SCOPE,
@@ -612,7 +612,11 @@ class Erasure:
                 if kind.movable and not cache
                 else []
             )
-            has_copies = kind.movable or kind.replicated  # in other kinds every row is a home
+            has_copies = (  # in other kinds every row is a home
+                kind.movable
+                or kind.replicated
+                or (collection is ARTIFACTS and self._placement.holds_window_copies(store))
+            )
             at_home = await self._leave_tombstones(
                 store, kind, [partition], older, HOMES if has_copies else frozenset(Role), version
             )

@@ -22,7 +22,7 @@ from memory.orchestrator.entries.orphans import OrphanCollector
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.maintenance.reindexing import Reindexer
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance, BudgetExhausted
-from memory.orchestrator.storage.collections import SESSIONS
+from memory.orchestrator.storage.collections import ARTIFACTS, SESSIONS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.lease import Lease, LeaseCheck, LeaseNotHeld
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
@@ -255,6 +255,7 @@ class Maintenance:
                 [] if self._rollback_detector.known else forgetting
             ),  # marks and tombstones may show what a store has lost
             (self._clear_cache, report, hold),
+            (self._count, report, "purged", self._sessions.copies.purge_expired, hold),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
             (self._retain, report, hold, away),
             (self._apply_rules, report, hold, away),
@@ -600,7 +601,12 @@ class Maintenance:
         )
         async for page in self._cached[collection].slice("sweep.cache", store, query):
             rows = [row for row in page.records if isinstance(row, Record)]
-            old = [(collection, row) for row in rows if row.cached_at is None or row.cached_at < oldest]
+            old = [
+                (collection, row)
+                for row in rows
+                if (row.cached_at is None or row.cached_at < oldest)
+                and collection is not ARTIFACTS  # copies of windows have an expiry
+            ]
             purged += await self._forget(store, old, report, hold)
         return purged
 

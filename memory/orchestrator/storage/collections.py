@@ -186,7 +186,8 @@ ARTIFACTS = Collection(
     ),
 )
 """Data that is too large for one row: chunks of messages' texts and of artifacts. Each
-upload of a text that is under way has a record as well.
+upload of a text that is under way has a record as well. A store of the short tier that
+has no sessions holds copies of their windows here (see `window_copies.py`).
 """
 
 MANIFESTS = Collection(

@@ -124,6 +124,15 @@ class Placement:
     def new_id(self, tenant: str, scope: str) -> str:
         return ids.new_id(tenant, scope, micros(self.clock()), self.random_bits)
 
+    def holds_window_copies(self, store: Store) -> bool:
+        """Return whether readers leave copies of windows in this store."""
+        topology = self.topology
+        return (
+            self.settings.copied_window > 0
+            and store is topology.serving["short"]
+            and store is not topology.archive
+        )
+
     # -- finding -----------------------------------------------------------------------
 
     async def locate(

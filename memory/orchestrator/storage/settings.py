@@ -31,6 +31,8 @@ class EngineSettings:
         queued_records: How many records may be queued for delivery before writers wait.
         queued_bytes: How many bytes may be queued for delivery before writers wait.
         artifact_bytes: The maximum size of an artifact.
+        copied_window: The fewest messages of a window of which readers leave a copy in
+            the short tier. Zero: they leave none.
         filter_rows: The most rows of each store that one page of a listing checks with
             a filter. The page then ends early, and its cursor continues.
     """
@@ -52,4 +54,5 @@ class EngineSettings:
     queued_records: int = 2_000
     queued_bytes: int = 64 * 2**20
     artifact_bytes: int = 2**30
+    copied_window: int = 128
     filter_rows: int = 10_000

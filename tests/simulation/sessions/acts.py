@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING
+from zlib import decompress
 
 from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, NotFound, StoreError
 from memory.domain.message import Message, Role, ToolCall
@@ -22,6 +23,7 @@ from memory.policies.compaction_thresholds import MessageThreshold
 from memory.policies.context import ContextRequest
 from memory.policies.window_exit import ExitedMessages
 from memory.ports.record import Record
+from memory.ports.record import Role as Copy
 from tests.simulation.faults import Process, WorkerCrashed
 from tests.simulation.loop import seeded
 from tests.simulation.sessions.told import SYSTEM_ID, Call, Fork, Said, Saying, Taking, summary_of
@@ -38,6 +40,8 @@ ACTS = [
     "delete",
     "erase_user",
 ]
+BESIDE_COPIES = [*ACTS, *("read " * 15 + "name update update erase erase pop pop clear delete").split()]
+"""Where copies of windows are left: mostly reads, and what changes a window."""
 ALSO = ("pop", "state")
 """Acts that are only cut off at each call: another list would change what seeds draw."""
 TEXT = re.compile(r"w\d+\.\w+(?:/\w+)?")
@@ -365,7 +369,9 @@ class Worker:
 
 def texts_in(record: Record) -> set[str]:
     """All that a record says of what was said in a run, in whatever part of it."""
-    return set(TEXT.findall(repr((record.body, record.texts, record.owed))))
+    data = record.fields.get("data")
+    copied = decompress(data) if record.role is Copy.CACHED and isinstance(data, bytes) else b""
+    return set(TEXT.findall(repr((record.body, record.texts, record.owed, copied))))
 
 
 async def everything(session: Conversation) -> list[HistoryItem]:

@@ -12,14 +12,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.errors import NotFound
-from memory.domain.message import Message, Role
+from memory.domain.ids import beside
+from memory.domain.message import Message
+from memory.domain.message import Role as Speaker
 from memory.orchestrator.conversations.log.events import place_key
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.storage.collections import ENTRIES, MESSAGES, SESSIONS
+from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MESSAGES, SESSIONS
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.session_keys import scope_of, session_key
 from memory.orchestrator.storage.split import CONVERSATION
-from memory.ports.record import Record
+from memory.ports.record import Key, Record, Role
 from tests.simulation.loop import OWNER
 from tests.simulation.sessions.acts import SESSION, SYSTEM, TENANT, Worker, everything, texts_in
 from tests.simulation.sessions.logs import LogCheck
@@ -59,6 +61,7 @@ async def in_the_end(world: Run) -> None:
     for label in world.told.forks:
         await _forked(world, auditor, label)
     _nothing_is_left(world, log)
+    _copies_are_of_the_living(world, life)
     await _lists(world, auditor, log)
 
 
@@ -117,7 +120,7 @@ async def _lists(world: Run, auditor: Worker, log: LogCheck) -> None:
     """Once something has been said again, lists are exact."""
     session, since = await auditor.handle(), auditor.engine.placement.now()
     await session.resume()
-    await session.append([Message(role=Role.USER, content="At last.")])
+    await session.append([Message(role=Speaker.USER, content="At last.")])
     (info,) = (
         await auditor.engine.conversations.sessions.list(TENANT, asked={"session_id": SESSION}, limit=5)
     ).sessions
@@ -218,7 +221,24 @@ def _is_limit(log: LogCheck, place: int) -> bool:
 
 def _everything_standing(world: Run) -> Iterator[Record]:
     for collection in KINDS.collections:
-        yield from world.standing(collection)
+        yield from (row for row in world.standing(collection) if not _is_lost(world, row))
+
+
+def _is_lost(world: Run, row: Record) -> bool:
+    """Whether it is a copy that came back with the disk of a volatile store: nobody
+    reads it, and it expires.
+    """
+    return row.role is Role.CACHED and row.epoch != world.servers[0].store.epoch
+
+
+def _copies_are_of_the_living(world: Run, life: str) -> None:
+    if world.backups is not None:
+        return  # a life that its store has lost was not deleted: its copy expires
+    living = {life, *(fork.life for fork in world.told.forks.values())}
+    keys = {Key(TENANT, beside(each, "window")) for each in living if each}
+    for row in world.standing(ARTIFACTS):
+        if row.role is Role.CACHED and row.key not in keys and not _is_lost(world, row):
+            world.told.broken.append(f"of a session that was deleted there is a copy: {row.key}")
 
 
 async def _forked(world: Run, auditor: Worker, label: str) -> None:

@@ -1,8 +1,8 @@
 """Mutations in the engine's conversations that a run of sessions must notice, by the name
 of what goes wrong then.
 
-Of the design's mutants those of copies in the short tier have nothing to change
-(docs/decisions/036), and those of retention: there is none.
+Of the design's mutants those of copies in the short tier are in `copies`, and those of
+retention have nothing to change: there is none.
 """
 
 from __future__ import annotations

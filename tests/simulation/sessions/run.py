@@ -24,7 +24,7 @@ from memory.ports.store import Store
 from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault, FaultPlan, Process, Server, WorkerCrashed
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
-from tests.simulation.sessions.acts import ACTS, Worker
+from tests.simulation.sessions.acts import ACTS, BESIDE_COPIES, Worker
 from tests.simulation.sessions.ending import in_the_end
 from tests.simulation.sessions.setback import set_back
 from tests.simulation.sessions.told import Taking, Told
@@ -53,6 +53,8 @@ class Run:
     """
     backups: list[Snapshot] | None = None
     """Earlier moments of the store that has the sessions, where it is set back."""
+    copied: int = 0
+    """From how many messages on readers leave copies of windows; 0: never."""
 
     def engine(self, process: Process, on_window_exit: WindowExitFunction | None) -> Engine:
         clients: list[Store] = [FaultyStore(server, process, self.servers) for server in self.servers]
@@ -64,7 +66,7 @@ class Run:
         return Engine(
             topology,
             clock=process.clock,
-            settings=replace(SETTINGS, page=20),
+            settings=replace(SETTINGS, page=20, copied_window=self.copied),
             random_bits=bits,
             on_window_exit=on_window_exit,
         )
@@ -152,7 +154,7 @@ async def _worker(world: Run, name: str, number: int, part: str) -> None:
     """
     random = seeded(world.seed, 3, number, *part.encode())
     todo = [
-        (f"{name}.{part}{n}", random.choice(ACTS))
+        (f"{name}.{part}{n}", random.choice(BESIDE_COPIES if world.copied else ACTS))
         for n in range(OPERATIONS if world.backups is None else OPERATIONS // 2)
     ]
     if world.seed % 4 == 1 and number == 0:
@@ -174,6 +176,10 @@ async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbe
             await asyncio.sleep(1)
         while todo and not process.dead:
             label, act = todo.pop(0)
+            if world.copied and seeded(world.seed, 11, *label.encode()).random() < 0.6:
+                worker = Worker(world, process)  # another process, that remembers nothing
+                if not await opened(worker):
+                    continue
             random = seeded(world.seed, 8, *label.encode())
             if world.backups is not None and random.random() < 0.2:
                 world.backups.append(world.servers[-1].store.state.snapshot())

@@ -10,4 +10,5 @@ __all__ = [
     "previews",
     "seen",
     "session_state",
+    "window_copies",
 ]

@@ -12,6 +12,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.message import Message, Role
+from memory.domain.time import micros, moment
 from memory.orchestrator.conversations.blobs import large_texts as large
 from memory.orchestrator.conversations.blobs.large_texts import Artifacts, truncate_large_texts, uploads_of
 from memory.orchestrator.storage.collections import SAID_BY
@@ -482,4 +483,52 @@ def event_of(record: Record) -> Event:
         body.get("edits", 0),
         body.get("parts", 0),
         record.owed,
+    )
+
+
+def row_of(event: Event) -> list[JsonValue]:
+    """Return the event as JSON without its message, for a copy beside its record."""
+    draft = event.draft
+    return [
+        event.place,
+        event.key.id,
+        draft.type.value,
+        dict(draft.data),
+        draft.tokens,
+        draft.nonce,
+        draft.said_by,
+        event.after.to_json(),
+        micros(event.created_at),
+        micros(event.updated_at),
+        event.version,
+        None if event.window is None else event.window.to_json(),
+        event.pinned.to_json(),
+        event.edits,
+        event.parts,
+        [[owed.id, owed.step, dict(owed.data)] for owed in event.owed],
+    ]
+
+
+def event_of_row(tenant: str, row: list[Any], message: Message) -> Event:
+    """Return the event of the result of `row_of`, with its message.
+
+    Raises:
+        ValueError, TypeError: The row has another form.
+    """
+    place, key, kind, data, tokens, nonce, said_by, after, created, updated, version, *rest = row
+    window, pinned, edits, parts, owed = rest
+    created_at = moment(created)
+    return Event(
+        Key(tenant, key),
+        place,
+        Draft(EventType(kind), message, data, tokens, nonce=nonce, said_by=tuple(said_by)),
+        LogTotals.from_json(after),
+        created_at,
+        created_at if updated == created else moment(updated),
+        version,
+        None if window is None else Places.from_json(window),
+        Places.from_json(pinned) if pinned else NOWHERE,
+        edits,
+        parts,
+        tuple([PendingStep(*step) for step in owed]) if owed else (),
     )

@@ -16,6 +16,7 @@ from datetime import timedelta
 from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import Message
+from memory.domain.time import micros
 from memory.orchestrator.conversations.blobs.large_texts import (
     Artifacts,
     chunks_of,
@@ -41,12 +42,15 @@ from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.seen import (
     NEWEST,
     REMEMBERED_FOR,
+    ForeignCopy,
     LogSnapshot,
+    WindowCopy,
     edited_while_read,
     has_gap,
     is_another,
     wanted_of,
 )
+from memory.orchestrator.conversations.log.window_copies import CopyExtent, WindowCopies
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.placement import Placement, rejection_error
@@ -96,11 +100,17 @@ class Log:
         passages: Passages,
         life: SessionIncarnation,
         renewed: Callable[[SessionIncarnation], Awaitable[SessionIncarnation]],
+        copies: WindowCopies,
     ) -> None:
         self._placement = placement
         self._uploads = uploads
         self._passages = passages
         self.life = life
+        self.copies = copies
+        self.messages = 0
+        """The messages of the history by the session's record, which may be behind."""
+        self._copied: CopyExtent | None = None
+        """The copy of the window in the short tier, as this handle last met it."""
         self._renewed = renewed
         """Loads the current life from the session's record.
 
@@ -192,7 +202,7 @@ class Log:
         found = {event.place: event async for event in self._paced_events(rows.values())}
         found |= await self.at(edited_while_read(found))
         if is_old:
-            seen.events, seen.read_since = {}, now
+            seen.events, seen.read_since, seen.copied_since = {}, now, None
         if nonce and is_another(rows[before], nonce):
             await self._start_over(before)
             return found
@@ -274,6 +284,8 @@ class Log:
                 else:
                     seen.keep(events[place])
             seen.since = min(events)
+            unread = [place for place in missing if place not in events]
+            seen.complete_from = max(seen.complete_from, seen.since, *[place + 1 for place in unread])
         if self._seen is not None:
             seen.follows(self._seen)
         self._update_snapshot(seen)
@@ -323,17 +335,70 @@ class Log:
         With `newest`, these are the pinned messages and that many of the newest.
         Damaged messages are left out.
         """
-        seen = self._seen
-        if seen is None:
+        seen, run = self._seen, self.copies.run_of(self.life)
+        before = None if seen is None else seen.state.place
+        if run is not None and self._wants_copy(seen, newest):
+            seen, there = await self._read_beside_copy(seen)
+        elif seen is None:
             seen = await self._read_end()
             there = dict(seen.events)
         else:
             there = await self._refresh(wanted_of(seen.state, newest))
             seen = self._seen or seen
         state = seen.state  # read it once: an append that ends during the next read changes it
+        copy = None if run is None else self._copy_of(seen, before)
         wanted = wanted_of(state, newest)
         there |= await self.at([place for place in wanted if place not in there])
-        return state, {place: there[place] for place in wanted if place in there}
+        found = {place: there[place] for place in wanted if place in there}
+        if run is not None and copy is not None:
+            copy = replace(copy, events=seen.current_of(found), read=len(found))
+            self._leave_copy(copy, run, whole=newest is None)
+        return state, found
+
+    # -- copies of the window ----------------------------------------------------------
+
+    def _wants_copy(self, seen: LogSnapshot | None, newest: int | None) -> bool:
+        """Return whether a copy of the window would spare a large part of its read."""
+        least = self.copies.least
+        if seen is None:
+            return self.messages >= least and (newest is None or newest >= least)
+        is_old = not timedelta(0) <= self._placement.now() - seen.read_since < REMEMBERED_FOR
+        missing = sum(place not in seen.events for place in wanted_of(seen.state, newest))
+        return missing >= least and not is_old
+
+    async def _read_beside_copy(self, seen: LogSnapshot | None) -> tuple[LogSnapshot, dict[int, Event]]:
+        """Read the end of the log and the copy of its window at once.
+
+        Returns the log's current state, and the events that are known then.
+        """
+        if seen is None:
+            now, copy = await self.copies.find_beside(self.life, self._read_end())
+        else:
+            _, copy = await self.copies.find_beside(self.life, self._refresh(()))
+            now = self._seen or seen
+        found: dict[int, Event] = {}
+        self._copied = None
+        if copy is not None:
+            try:
+                found = now.take_copy(copy) or {}
+                self._copied = CopyExtent.of(copy)
+            except ForeignCopy:
+                self.copies.discard(self.life, copy)
+        return now, found | now.events
+
+    def _copy_of(self, seen: LogSnapshot, before: int | None) -> WindowCopy | None:
+        """Return a copy of this state, without messages yet.
+
+        Returns None if an edit since the place `before` may be unknown.
+        """
+        if not seen.nonce or (before is not None and seen.complete_from > before + 1):
+            return None
+        return WindowCopy(seen.state.place, seen.nonce, micros(seen.state.created_at), seen.origin, {})
+
+    def _leave_copy(self, copy: WindowCopy, run: str, *, whole: bool) -> None:
+        """Leave a copy of the window for other processes, if it is worth it."""
+        if self.copies.is_due(copy, self._copied, whole=whole):
+            self._copied = self.copies.write(self.life, copy, self._copied, run)
 
     async def window_at(self, place: int) -> list[Event]:
         """Return the messages of the window right after this place, ordered by place.

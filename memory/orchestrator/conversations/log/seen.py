@@ -28,6 +28,10 @@ REMEMBERED_SIZE = 8_192
 """Characters of the largest message that is cached."""
 REMEMBERED_FOR = timedelta(minutes=1)
 IDS_REMEMBERED = 10_000
+NONCES_REMEMBERED = 512
+EDITS_REMEMBERED = 1_000
+_ANY_VERSION = 2**63
+"""The version that an erasure tells: no text of the message is current."""
 
 
 @dataclass(slots=True)
@@ -54,6 +58,21 @@ class LogSnapshot:
     ids: dict[str, int] = field(default_factory=dict)
     """The places of all messages with a given id, from place `since` on."""
     since: int = FIRST_PLACE
+    edits: dict[int, int] = field(default_factory=dict)
+    """The version that the events from `complete_from` on tell of edited messages, by
+    place.
+    """
+    complete_from: int = FIRST_PLACE
+    """The place from which on all events were read."""
+    nonces: dict[int, str] = field(default_factory=dict)
+    """The nonces of the newest events, by place."""
+    copied_since: datetime | None = None
+    """When the oldest event that came from a copy of the window was read at home."""
+
+    @property
+    def origin(self) -> datetime:
+        """When the oldest of the cached events was read at home."""
+        return self.read_since if self.copied_since is None else min(self.read_since, self.copied_since)
 
     def take(self, event: Event) -> None:
         """Take in the next event of the log."""
@@ -65,6 +84,7 @@ class LogSnapshot:
     def pass_over(self, place: int) -> None:
         """Skip the next place of the log, whose event cannot be read."""
         self.state, self.nonce = self.state.past(place), ""
+        self.edits, self.complete_from = {}, place + 1
 
     def _forget(self, change: Event) -> None:
         """Remove a cached message that this event edits or erases."""
@@ -78,7 +98,7 @@ class LogSnapshot:
 
         The id that was given to its message is cached in any case.
         """
-        message = event.draft.message
+        self._note(event)
         if event.type is EventType.ERASED or event.is_redacted:
             gone = event.draft.data.get("place", event.place)
             self.ids = {name: place for name, place in self.ids.items() if place != gone}
@@ -86,8 +106,7 @@ class LogSnapshot:
             self.ids[given] = event.place
             if len(self.ids) > IDS_REMEMBERED:
                 self.since = max(self.since, 1 + self.ids.pop(next(iter(self.ids))))
-        large = event.draft.is_whole and event.draft.artifacts
-        if message is not None and (not message.is_final or large or size_of(message) > REMEMBERED_SIZE):
+        if not is_cacheable(event):
             self.events.pop(event.place, None)
             return
         self.events[event.place] = event
@@ -97,13 +116,82 @@ class LogSnapshot:
                 place: self.events[place] for place in (*self.state.pinned, *newest) if place in self.events
             }
 
+    def _note(self, event: Event) -> None:
+        """Remember the nonce of the event, and the version that an edit tells."""
+        self.nonces[event.place] = event.draft.nonce
+        if len(self.nonces) > 2 * NONCES_REMEMBERED:
+            self.nonces = {place: self.nonces[place] for place in sorted(self.nonces)[-NONCES_REMEMBERED:]}
+        if event.type in (EventType.EDITED, EventType.ERASED):
+            data: Any = event.draft.data
+            told = data.get("version", _ANY_VERSION)
+            self.edits[data["place"]] = max(told, self.edits.get(data["place"], 0))
+            if len(self.edits) > EDITS_REMEMBERED:
+                self.edits, self.complete_from = {}, self.state.place + 1
+
+    def current_of(self, events: Mapping[int, Event]) -> dict[int, Event]:
+        """Return the events that no known event says were edited or erased since."""
+        return {place: event for place, event in events.items() if event.version >= self.edits.get(place, 0)}
+
+    def take_copy(self, copy: WindowCopy) -> dict[int, Event] | None:
+        """Return the events of a copy of the window that are current; cache the newest.
+
+        Returns None if the events that were read at home do not reach back to the copy.
+
+        Raises:
+            ForeignCopy: The log has another event at the place of the copy.
+        """
+        nonce = self.nonces.get(copy.place)
+        if copy.place > self.state.place or self.complete_from > copy.place + 1 or not nonce:
+            return None
+        if nonce != copy.nonce:
+            raise ForeignCopy(copy.place)
+        found = self.current_of(copy.events)
+        newest = dict(sorted(found.items())[-REMEMBERED:])
+        pinned = {place: found[place] for place in self.state.pinned if place in found}
+        self.events = {**pinned, **newest, **self.events}
+        self.copied_since = min(copy.read_since, self.copied_since or copy.read_since)
+        return found
+
     def copy(self) -> LogSnapshot:
-        return replace(self, events=dict(self.events), ids=dict(self.ids))
+        return replace(
+            self,
+            events=dict(self.events),
+            ids=dict(self.ids),
+            edits=dict(self.edits),
+            nonces=dict(self.nonces),
+        )
 
     def follows(self, earlier: LogSnapshot) -> None:
         """Reuse ids of an earlier state of the same log, if it reaches this one."""
         if earlier.state.place + 1 >= self.since > earlier.since:
             self.ids, self.since = earlier.ids | self.ids, earlier.since
+
+
+class ForeignCopy(Exception):
+    """A copy of a window is of another course of its log, as after a restore."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCopy:
+    """Messages of a window, as a reader left them in a store of the short tier."""
+
+    place: int
+    """The newest place of the log when they were read."""
+    nonce: str
+    """The nonce of the event at this place."""
+    version: int
+    read_since: datetime
+    """When the oldest of them was read at home."""
+    events: Mapping[int, Event]
+    read: int = 0
+    """The number of messages that the reader had, including those not in the copy."""
+
+
+def is_cacheable(event: Event) -> bool:
+    """Return whether the event may be cached: its message is final and not large."""
+    message = event.draft.message
+    large = event.draft.is_whole and event.draft.artifacts
+    return message is None or (message.is_final and not large and size_of(message) <= REMEMBERED_SIZE)
 
 
 def wanted_of(state: State, newest: int | None) -> list[int]:
