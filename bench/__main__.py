@@ -35,6 +35,7 @@ from bench import (
     startup,
     store,
     whole,
+    windows,
 )
 from bench.measure import Figure, report
 
@@ -56,6 +57,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "keys": keys.keys,
     "graph": graph.graph,
     "sessions": sessions.sessions,
+    "windows": windows.windows,
     "messages": messages.messages,
     "rivals": rivals.rivals,
     "retrieval": retrieval.retrieval,
