@@ -131,7 +131,8 @@ class Conditions:
         )
         those = sa.select(partitions.c.number).where(partitions.c.tenant == tenant)
         if shape[0] == "under":
-            those = those.where(self._under(partitions.c.scope, *shape[2:]))
+            there = self._of_partitions(those.where(self._under(partitions.c.scope, *shape[2:])))
+            return sa.and_(of_tenant, there) if shape[1] else there
         return sa.and_(of_tenant, self._of_partitions(those))
 
     def _under(self, scope: sa.ColumnElement[Any], ranges: int, scopes: int) -> SqlCondition:
