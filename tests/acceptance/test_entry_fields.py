@@ -26,8 +26,8 @@ async def test_a_fresh_entry_has_its_defaults(memory: Memory, scope: Scope) -> N
 
 
 @pytest.mark.behaviour("A1")
-def test_there_are_exactly_five_kinds_of_scope() -> None:
-    assert [kind.value for kind in ScopeKind] == ["session", "user", "workspace", "org", "object"]
+def test_there_are_exactly_five_kinds_of_scope_besides_paths() -> None:
+    assert [kind.value for kind in ScopeKind] == ["session", "user", "workspace", "org", "object", "path"]
     for unknown in ("team", "USER", "", "users"):
         with pytest.raises(InvalidInput, match="scope kind"):
             Scope.of(unknown, "x")
