@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -210,6 +211,48 @@ async def test_nothing_is_stored_again_in_a_session_that_was_deleted(
     with pytest.raises(Conflict, match="was deleted after this request began"):
         await again.pop(request_id="r1")
     assert [message.text for message in (await again.context()).messages] == ["e"]
+
+
+IN_A_SESSION: dict[str, Callable[[Session], Awaitable[Any]]] = {
+    "append": lambda session: session.append({"role": "user", "content": "x"}, request_id="r"),
+    "update": lambda session: session.update("a", content="x", request_id="r"),
+    "update-system": lambda session: session.update("system", content="x", request_id="r"),
+    "replace": lambda session: session.replace([{"role": "user", "content": "x"}], request_id="r"),
+    "compact": lambda session: session.compact(lambda _: "sum", keep_last=1, request_id="r"),
+    "pop": lambda session: session.pop(request_id="r"),
+    "exclude": lambda session: session.exclude("a", request_id="r"),
+    "task": lambda session: session.tasks.save("t", title="x", request_id="r"),
+    "tasks": lambda session: session.tasks.replace_all([{"id": "t", "title": "x"}], request_id="r"),
+    "run": lambda session: session.runs.save("r", child_id="c", request_id="r"),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_SESSION)
+async def test_a_repeat_creates_no_session_again_that_has_expired(
+    memory: Memory, session: Session, name: str
+) -> None:
+    call = IN_A_SESSION[name]
+    await call(session)
+    await memory.sessions.update("talk", expires_at=timedelta(milliseconds=1))
+    await asyncio.sleep(0.01)
+    with pytest.raises(Conflict, match="was deleted after this request began"):
+        await call(memory.session("talk"))
+    assert await memory.sessions.get("talk") is None
+    await memory.session("talk").append({"role": "user", "content": "a later life", "id": "a"})
+    with pytest.raises(Conflict, match="was deleted after this request began"):
+        await call(memory.session("talk"))
+    later = await memory.session("talk").window()
+    assert [message.text for message in later.messages] == ["a later life"]
+
+
+@pytest.mark.parametrize("message", ["a", "system"])
+async def test_a_repeat_of_a_noted_edit_adds_nothing_to_the_log(
+    session: Session, message: str, ending: str
+) -> None:
+    made = await session.update(message, content="changed", request_id="r")
+    before = (await session.checkpoint()).place
+    assert await session.update(message, content="changed", request_id="r") == made
+    assert (await session.checkpoint()).place == before or ending == "cut off"
 
 
 async def test_tasks_and_runs_that_were_saved_since_stay(session: Session) -> None:
