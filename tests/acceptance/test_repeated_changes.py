@@ -25,6 +25,9 @@ from memory import (
     VersionConflict,
 )
 from memory.facade.resources.session import Session
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.redaction import Redaction
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import BegunRequest, Requests
 
@@ -253,6 +256,51 @@ async def test_a_repeat_of_a_noted_edit_adds_nothing_to_the_log(
     before = (await session.checkpoint()).place
     assert await session.update(message, content="changed", request_id="r") == made
     assert (await session.checkpoint()).place == before or ending == "cut off"
+
+
+async def cut_off(*_: Any, **__: Any) -> Any:
+    raise ConnectionError("cut off")
+
+
+async def test_a_repeat_tells_others_of_an_edit_that_was_cut_off(
+    config: dict[str, Any], session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Memory(config | {"embedder": "none"}) as elsewhere:
+        assert await window(elsewhere.session("talk")) == ["a", "b", "c", "d"]
+        with monkeypatch.context() as patched:
+            patched.setattr(Log, "tell_edit", cut_off)
+            with pytest.raises(ConnectionError):
+                await session.update("b", content="new", request_id="r")
+        assert (await session.update("b", content="new", request_id="r")).text == "new"
+        assert await window(session) == ["a", "new", "c", "d"]
+        assert await window(elsewhere.session("talk")) == ["a", "new", "c", "d"]
+
+
+async def test_a_repeat_completes_an_erasure_that_was_cut_off(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = await session.fork()
+    await session.compact(lambda said: " ".join(one.text for one in said), keep_last=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Redaction, "_finish", cut_off)
+        with pytest.raises(ConnectionError):
+            await session.erase("b", request_id="r")
+    assert await session.erase("b", request_id="r")
+    assert await window(fork) == ["a", "c", "d"]
+    assert await window(session) == ["d"]
+
+
+async def test_forks_at_once_complete_one_that_was_cut_off(
+    memory: Memory, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Conversation, "begin", cut_off)
+        with pytest.raises(ConnectionError):
+            await session.fork(request_id="r")
+    forks = await asyncio.gather(*(memory.session("talk").fork(request_id="r") for _ in range(8)))
+    assert len({fork.id for fork in forks}) == 1
+    assert await window(forks[0]) == ["a", "b", "c", "d"]
+    assert len((await forks[0].history()).items) == 5
 
 
 async def test_tasks_and_runs_that_were_saved_since_stay(session: Session) -> None:
