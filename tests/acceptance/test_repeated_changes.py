@@ -17,6 +17,7 @@ from memory import (
     Conflict,
     DocumentDelete,
     DocumentPut,
+    Entry,
     InvalidInput,
     Memory,
     NotFound,
@@ -520,6 +521,23 @@ async def test_a_failed_write_over_a_deleted_key_can_be_repeated(
             await memory.write("new", scope=ADA, key="k", if_exists="replace", request_id="r1")
     made = await memory.write("new", scope=ADA, key="k", if_exists="replace", request_id="r1")
     assert await memory.get(scope=ADA, key="k") == made
+
+
+@pytest.mark.parametrize("request_id", ["r", None])
+async def test_moves_at_once_leave_one_entry_that_outlives_the_original_scope(
+    memory: Memory, request_id: str | None
+) -> None:
+    original = await memory.write("Ada moved to Porto", scope="session:talk")
+    moves = await asyncio.gather(
+        *(memory.promote(original.id, ADA, delete_original=True, request_id=request_id) for _ in range(4)),
+        return_exceptions=True,
+    )
+    [copy] = await memory.retrieve(ADA)
+    assert [one for one in moves if not isinstance(one, NotFound)]
+    assert {one.version for one in moves if isinstance(one, Entry)} == {copy.version}
+    assert len(await memory.entries.history(copy.id)) == 1
+    await memory.admin.erase("session:talk")
+    assert await memory.get(copy.id) is not None
 
 
 async def test_a_repeat_derives_nothing_again_that_was_deleted(memory: Memory) -> None:
