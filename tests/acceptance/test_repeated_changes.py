@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from memory import (
     Conflict,
     DocumentDelete,
     DocumentPut,
+    Entry,
     InvalidInput,
     Memory,
     NotFound,
@@ -24,6 +26,9 @@ from memory import (
     VersionConflict,
 )
 from memory.facade.resources.session import Session
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.redaction import Redaction
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import BegunRequest, Requests
 
@@ -210,6 +215,93 @@ async def test_nothing_is_stored_again_in_a_session_that_was_deleted(
     with pytest.raises(Conflict, match="was deleted after this request began"):
         await again.pop(request_id="r1")
     assert [message.text for message in (await again.context()).messages] == ["e"]
+
+
+IN_A_SESSION: dict[str, Callable[[Session], Awaitable[Any]]] = {
+    "append": lambda session: session.append({"role": "user", "content": "x"}, request_id="r"),
+    "update": lambda session: session.update("a", content="x", request_id="r"),
+    "update-system": lambda session: session.update("system", content="x", request_id="r"),
+    "replace": lambda session: session.replace([{"role": "user", "content": "x"}], request_id="r"),
+    "compact": lambda session: session.compact(lambda _: "sum", keep_last=1, request_id="r"),
+    "pop": lambda session: session.pop(request_id="r"),
+    "exclude": lambda session: session.exclude("a", request_id="r"),
+    "task": lambda session: session.tasks.save("t", title="x", request_id="r"),
+    "tasks": lambda session: session.tasks.replace_all([{"id": "t", "title": "x"}], request_id="r"),
+    "run": lambda session: session.runs.save("r", child_id="c", request_id="r"),
+}
+
+
+@pytest.mark.parametrize("name", IN_A_SESSION)
+async def test_a_repeat_creates_no_session_again_that_has_expired(
+    memory: Memory, session: Session, name: str
+) -> None:
+    call = IN_A_SESSION[name]
+    await call(session)
+    await memory.sessions.update("talk", expires_at=timedelta(milliseconds=1))
+    await asyncio.sleep(0.01)
+    with pytest.raises(Conflict, match="was deleted after this request began"):
+        await call(memory.session("talk"))
+    assert await memory.sessions.get("talk") is None
+    await memory.session("talk").append({"role": "user", "content": "a later life", "id": "a"})
+    with pytest.raises(Conflict, match="was deleted after this request began"):
+        await call(memory.session("talk"))
+    later = await memory.session("talk").window()
+    assert [message.text for message in later.messages] == ["a later life"]
+
+
+@pytest.mark.parametrize("message", ["a", "system"])
+async def test_a_repeat_of_a_noted_edit_adds_nothing_to_the_log(
+    session: Session, message: str, ending: str
+) -> None:
+    made = await session.update(message, content="changed", request_id="r")
+    before = (await session.checkpoint()).place
+    assert await session.update(message, content="changed", request_id="r") == made
+    assert (await session.checkpoint()).place == before or ending == "cut off"
+
+
+async def cut_off(*_: Any, **__: Any) -> Any:
+    raise ConnectionError("cut off")
+
+
+async def test_a_repeat_tells_others_of_an_edit_that_was_cut_off(
+    config: dict[str, Any], session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Memory(config | {"embedder": "none"}) as elsewhere:
+        assert await window(elsewhere.session("talk")) == ["a", "b", "c", "d"]
+        with monkeypatch.context() as patched:
+            patched.setattr(Log, "tell_edit", cut_off)
+            with pytest.raises(ConnectionError):
+                await session.update("b", content="new", request_id="r")
+        assert (await session.update("b", content="new", request_id="r")).text == "new"
+        assert await window(session) == ["a", "new", "c", "d"]
+        assert await window(elsewhere.session("talk")) == ["a", "new", "c", "d"]
+
+
+async def test_a_repeat_completes_an_erasure_that_was_cut_off(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = await session.fork()
+    await session.compact(lambda said: " ".join(one.text for one in said), keep_last=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Redaction, "_finish", cut_off)
+        with pytest.raises(ConnectionError):
+            await session.erase("b", request_id="r")
+    assert await session.erase("b", request_id="r")
+    assert await window(fork) == ["a", "c", "d"]
+    assert await window(session) == ["d"]
+
+
+async def test_forks_at_once_complete_one_that_was_cut_off(
+    memory: Memory, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Conversation, "begin", cut_off)
+        with pytest.raises(ConnectionError):
+            await session.fork(request_id="r")
+    forks = await asyncio.gather(*(memory.session("talk").fork(request_id="r") for _ in range(8)))
+    assert len({fork.id for fork in forks}) == 1
+    assert await window(forks[0]) == ["a", "b", "c", "d"]
+    assert len((await forks[0].history()).items) == 5
 
 
 async def test_tasks_and_runs_that_were_saved_since_stay(session: Session) -> None:
@@ -429,6 +521,23 @@ async def test_a_failed_write_over_a_deleted_key_can_be_repeated(
             await memory.write("new", scope=ADA, key="k", if_exists="replace", request_id="r1")
     made = await memory.write("new", scope=ADA, key="k", if_exists="replace", request_id="r1")
     assert await memory.get(scope=ADA, key="k") == made
+
+
+@pytest.mark.parametrize("request_id", ["r", None])
+async def test_moves_at_once_leave_one_entry_that_outlives_the_original_scope(
+    memory: Memory, request_id: str | None
+) -> None:
+    original = await memory.write("Ada moved to Porto", scope="session:talk")
+    moves = await asyncio.gather(
+        *(memory.promote(original.id, ADA, delete_original=True, request_id=request_id) for _ in range(4)),
+        return_exceptions=True,
+    )
+    [copy] = await memory.retrieve(ADA)
+    assert [one for one in moves if not isinstance(one, NotFound)]
+    assert {one.version for one in moves if isinstance(one, Entry)} == {copy.version}
+    assert len(await memory.entries.history(copy.id)) == 1
+    await memory.admin.erase("session:talk")
+    assert await memory.get(copy.id) is not None
 
 
 async def test_a_repeat_derives_nothing_again_that_was_deleted(memory: Memory) -> None:

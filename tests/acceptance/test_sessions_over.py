@@ -72,6 +72,22 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
         await session.append(user("late"))
 
 
+@pytest.mark.parametrize("is_read_since", [False, True])
+async def test_an_open_handle_writes_nothing_after_another_call_set_an_expiry(
+    memory: Memory, clock: Clock, is_read_since: bool
+) -> None:
+    session = await memory.sessions.create("s1")
+    await session.append(user("u1"))
+    until = (await memory.sessions.update("s1", expires_at=HOUR)).expires_at
+    assert until is not None
+    clock.stand_still_at(until + MICROSECOND)
+    if is_read_since:
+        assert await memory.sessions.get("s1") is None
+    for write in (lambda: session.append(user("late")), lambda: session.tasks.save("t1"), session.clear):
+        with pytest.raises(NotFound, match="session not found: s1"):
+            await write()
+
+
 async def test_a_sweep_erases_what_was_said_in_sessions_that_expired_a_day_ago(
     memory: Memory, clock: Clock
 ) -> None:

@@ -99,7 +99,7 @@ class Runs:
                 raise NotFound(draft.id, "run")
             return there
 
-        return await self._access.once(request, save, lambda saved: {"saved": True}, read)
+        return await self._access.once(request, save, lambda saved: {"saved": True}, read, self._conversation)
 
     async def get(self, run_id: str) -> Run | None:
         """Return a run, or None if this session has none with this id."""

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
-from memory.domain.errors import InvalidInput
-from memory.domain.message import Message, Role
+from memory.domain.errors import InvalidInput, NotFound
+from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo, SessionState
 from memory.domain.shapes import export_originals, import_groups, import_message, import_messages
@@ -227,7 +227,9 @@ class Session:
                     messages, in_history=enters, change=change, request=mark
                 )
 
-        return await self._access.once(request, append, _noted_messages, self._read_messages)
+        return await self._access.once(
+            request, append, _noted_messages, self._read_messages, self._conversation
+        )
 
     async def _read_messages(self, noted: Any) -> list[Message]:
         """Return the messages of a noted result as they are now; no erased ones."""
@@ -294,9 +296,16 @@ class Session:
                 return await (await self._conversation(mark)).update(checked, changed, mark)
 
         async def read(noted: Any) -> Message:
-            return await (await self._conversation()).update(checked, {})
+            conversation = await self._conversation()
+            if checked == SYSTEM:
+                return await conversation.update(checked, {})
+            if (there := await conversation.message(checked)) is None:
+                raise NotFound(checked, "message")
+            return there
 
-        return await self._access.once(request, update, lambda message: {"message": True}, read)
+        return await self._access.once(
+            request, update, lambda message: {"message": True}, read, self._conversation
+        )
 
     def stream(
         self, *, role: Literal["assistant", "user"] = "assistant", message_id: str | None = None
@@ -527,7 +536,9 @@ class Session:
         async def repair(mark: RequestMark | None) -> list[Message]:
             return await (await self._conversation(mark)).repair_tool_calls()
 
-        return await self._access.once(request, repair, _noted_messages, self._read_messages)
+        return await self._access.once(
+            request, repair, _noted_messages, self._read_messages, self._conversation
+        )
 
     # -- reading -----------------------------------------------------------------------
 
@@ -807,9 +818,10 @@ class Session:
             named = noted["compaction"]
             return None if named is None else await (await self._conversation()).compaction(named)
 
-        return await self._access.once(
-            request, change, lambda made: {"compaction": None if made is None else made.id}, read
-        )
+        def note(made: Compaction | None) -> dict[str, Any]:
+            return {"compaction": None if made is None else made.id}
+
+        return await self._access.once(request, change, note, read, self._conversation)
 
     async def compact_if_needed(
         self,

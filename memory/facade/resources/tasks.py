@@ -89,7 +89,7 @@ class Tasks:
                 raise NotFound(draft.id, "task")
             return there
 
-        return await self._access.once(request, save, lambda saved: {"saved": True}, read)
+        return await self._access.once(request, save, lambda saved: {"saved": True}, read, self._conversation)
 
     async def get(self, task_id: str) -> Task | None:
         """Return a task, or None if this session has none with this id."""
@@ -198,7 +198,9 @@ class Tasks:
             saved = [task for task in found if task is not None]
             return sorted(saved, key=lambda task: task.created_at)
 
-        return await self._access.once(request, replace_all, lambda saved: {"saved": True}, read)
+        return await self._access.once(
+            request, replace_all, lambda saved: {"saved": True}, read, self._conversation
+        )
 
 
 _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}

@@ -338,6 +338,7 @@ class Access:
         work: Callable[[RequestMark | None], Awaitable[T]],
         note: Callable[[T], Mapping[str, Any]],
         read: Callable[[Any], Awaitable[T]],
+        check: Callable[[RequestMark], Awaitable[object]] | None = None,
     ) -> T:
         """Do a call that changes something; see `Requests.once`.
 
@@ -345,7 +346,8 @@ class Access:
             Forbidden: This is a view of a reader.
         """
         self.require_writer()
-        return await self.engine.requests.once(self.tenant, self.own_request(request), work, note, read)
+        asked = self.own_request(request)
+        return await self.engine.requests.once(self.tenant, asked, work, note, read, check)
 
     async def once_marked(
         self, request: Request | None, work: Callable[[RequestMark | None], Awaitable[T]], unchanged: T

@@ -377,22 +377,27 @@ class Conversation(WindowCompaction):
         messages: Sequence[Message],
         said_by: Sequence[tuple[str, ...]] | None = None,
         state: Mapping[str, JsonValue] = NO_STATE,
-    ) -> None:
+    ) -> bool:
         """Append the first messages of a session that was created just now.
 
         No other message has their ids. `said_by` has the authors of each message.
-        `state` is the state of the session.
+        `state` is the state of the session. Returns False if another attempt of the
+        request appends them too.
         """
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.snapshot or await self._log.load()).state.place
             some = slice(start, start + AT_ONCE)
             drafts = self._drafts(messages[some], True, known, {}, None if said_by is None else said_by[some])
-            self._note_writes(*await self._log.append(drafts))
+            try:
+                self._note_writes(*await self._log.append(drafts))
+            except _StaleRead:
+                return False
             self._begun += len(messages[some])
         if state:  # behind the messages, whose copies an erasure finds by their places
             await self._log.append(lambda _: with_state([], state))
             self._begun += 1
         await self._touch()
+        return True
 
     async def copied_so_far(self, messages: Sequence[Message]) -> int | None:
         """Return how many of these messages a fork that was cut off has.
@@ -585,6 +590,7 @@ class Conversation(WindowCompaction):
             if version is not None and version_of(event) != version:
                 return event
             if request is not None and event.was_made_by(request):
+                await self._log.tell_edit(event)  # the earlier attempt may have been cut off before it
                 return event
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             new = forget_changed(new)

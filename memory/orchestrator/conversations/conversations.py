@@ -24,7 +24,7 @@ from memory.orchestrator.conversations.window_exits import WindowExitHandler
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission
 from memory.orchestrator.erasure.erasure import Erasure
-from memory.orchestrator.storage.key_locks import CallOrder
+from memory.orchestrator.storage.key_locks import CallOrder, RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import DeletedSince, RequestMark
@@ -148,14 +148,21 @@ class Conversations:
         """
         forked = await self.create(tenant, draft, request)
         source = draft.forked_from
-        said_by = None if source is None else source.said_by
+        said_by, state = (None, {}) if source is None else (source.said_by, source.state)
+        patience, copied = RetryDeadline(self._placement, forked.id), 0
+        looks = request is not None and request.repeats
         try:
-            if request is not None and request.repeats:
-                copied = await forked.copied_so_far(messages)
-                if copied is None:
-                    return forked
-                messages, said_by = messages[copied:], None if said_by is None else said_by[copied:]
-            await forked.begin(messages, said_by, {} if source is None else source.state)
+            while True:
+                if looks:
+                    so_far = await forked.copied_so_far(messages)
+                    if so_far is None:
+                        return forked
+                    copied = so_far
+                authors = None if said_by is None else said_by[copied:]
+                if await forked.begin(messages[copied:], authors, state):
+                    break
+                looks = True
+                await patience.wait()
         except QuotaExceeded:
             try:
                 never_shown = (

@@ -132,7 +132,11 @@ class Redaction:
         if request is None or not request.repeats:
             return False
         found = await log.find(message_id, redacted=True)
-        return (found is not None and found.is_redacted) or bool(await log.erased_ids([message_id]))
+        erased = [event async for _, event in log.erased([message_id])]
+        erased += [] if found is None or not found.is_redacted else [found]
+        for event in erased:  # the earlier attempt may have been cut off before it did this
+            await self._finish(log, event)
+        return bool(erased)
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """Erase a message; false if it has changed since it was read."""
@@ -144,6 +148,11 @@ class Redaction:
         redacted = await log.redact(event, owed)
         if redacted is None:
             return False
+        await self._finish(log, redacted)
+        return True
+
+    async def _finish(self, log: Log, redacted: Event) -> None:
+        """Erase the copies and the derived data of an erased message."""
         mine = tuple(
             [step for step in redacted.owed if step.step in (REDACT, DROP, FORGET)]
         )  # an erasure does not run its other steps
@@ -154,7 +163,6 @@ class Redaction:
                 "has erased the message, but not yet all of its copies and derived data. A sweep will erase"
                 " the rest",
             )
-        return True
 
     async def _redact_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         owner = pending.owner

@@ -282,10 +282,12 @@ class SessionRecords:
     async def record(self, tenant: str, session_id: str) -> Record:
         """Return the session's own record. Raises `NotFound` if there is none."""
         stored = await self.find_record(tenant, session_id)
-        if stored is None or self.is_over(stored):
+        if stored is None:
             self._told.pop(session_key(tenant, session_id), None)
             raise NotFound(session_id, "session")
-        self._remember(stored)
+        self._remember(stored)  # an expired one too: handles refuse to write then
+        if self.is_over(stored):
+            raise NotFound(session_id, "session")
         return stored
 
     async def find_record(self, tenant: str, session_id: str) -> Record | None:
@@ -362,6 +364,14 @@ class SessionRecords:
         """
         until: Any = record.fields.get("hidden_from")
         return until is not None and until < self._placement.now()
+
+    def is_known_over(self, record: Record) -> bool:
+        """Return whether the session has expired, by this or the last record read here.
+
+        Another handle of this process may have changed when the session expires.
+        """
+        told = self._told.get(session_key(record.key.tenant, str(record.fields["session_id"])))
+        return self.is_over(record) or (told is not None and self.is_over(told[0]))
 
     def log(self, record: Record) -> Log:
         """Return the log of this record's session.

@@ -516,17 +516,22 @@ class Derivation:
             )
         if not to_delete:
             return entry_of(made)
-        await self._entries.rewrite_at_once(
-            made.key, partial(self._mark_moved, {source.key.id for source in to_delete}, True)
-        )
+        originals = {source.key.id for source in to_delete}
+        was_moved = as_moved(made, originals, True) is None
+        await self._entries.rewrite_at_once(made.key, partial(self._mark_moved, originals, True))
         stay = {
             s.key.id
             for s in to_delete
             if not await self._erasure.delete(ENTRIES, s.key, at=s.version, held="left")
+            and not (was_moved and await self._is_deleted(s.key))  # by the call that moved it
         }
         if stay:  # edited meanwhile, or under legal hold
             await self._entries.rewrite_at_once(made.key, partial(self._mark_moved, stay, False))
         return entry_of((await self._placement.locate(ENTRIES, made.key)).record or made)
+
+    async def _is_deleted(self, key: Key) -> bool:
+        there = await self._placement.locate(ENTRIES, key)
+        return there.record is None and there.tombstone is not None
 
     async def _mark_moved(self, originals: Collection[str], is_moved: bool, made: Record) -> Record | None:
         """Return a copy that is marked as moved or not; None if it is already.

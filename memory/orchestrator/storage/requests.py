@@ -205,6 +205,7 @@ class Requests:
         work: Callable[[RequestMark | None], Awaitable[T]],
         note: Callable[[T], Mapping[str, Any]],
         read: Callable[[Any], Awaitable[T]],
+        check: Callable[[RequestMark], Awaitable[object]] | None = None,
     ) -> T:
         """Do a call; a repeat of it returns the first result.
 
@@ -212,6 +213,7 @@ class Requests:
             work: Does the call. It must find what an earlier attempt has stored.
             note: Returns the ids and versions of the result, as JSON.
             read: Returns the result of a request that is done, from its note.
+            check: Called before `read`. It raises if the target of the call is gone.
 
         Raises:
             Conflict: Another request was made under the id.
@@ -220,6 +222,8 @@ class Requests:
             return await work(None)
         begun = await self.begin(tenant, request)
         if begun.result is not None:
+            if check is not None:
+                await check(begun.mark)
             return await read(begun.result)
         done = await work(begun.mark)
         await self.finish(begun, note(done))

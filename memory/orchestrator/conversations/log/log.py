@@ -524,9 +524,12 @@ class Log:
 
     async def erased_ids(self, message_ids: Iterable[str]) -> set[str]:
         """Return the ids under which messages were erased."""
+        return {name async for name, _ in self.erased(message_ids)}
+
+    async def erased(self, message_ids: Iterable[str]) -> AsyncIterator[tuple[str, Event]]:
+        """Yield the erased messages that had one of these ids, with the id."""
         hashes = {erased_id(self.life.session_id, name): name for name in message_ids}
         names, most = list(hashes), self._placement.settings.page
-        found = set[str]()
         for start in range(0, len(names), most):
             asked = And(
                 (
@@ -536,12 +539,9 @@ class Log:
             )
             query = Query(MESSAGES, within(self.life.partition), asked, limit=most)
             async for page in self._placement.pages("log.erased", self.store, query):
-                found |= {
-                    hashes[str(event.draft.data[ERASED_ID])]
-                    for event in self.events_of(page.records)
-                    if event.is_redacted
-                }
-        return found
+                for event in self.events_of(page.records):
+                    if event.is_redacted:
+                        yield hashes[str(event.draft.data[ERASED_ID])], event
 
     async def find_made(self, request: RequestMark | None) -> Event | None:
         """Return the event that an earlier attempt of the request appended, or None.

@@ -135,7 +135,7 @@ class Handle:
 
         Nobody would read a later write.
         """
-        if self._sessions.is_over(self._record):
+        if self._sessions.is_known_over(self._record):
             self._record = await self._same_life()
 
     async def _window(self, asked: WindowExtent = _ALL) -> Window:
