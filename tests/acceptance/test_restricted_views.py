@@ -167,6 +167,36 @@ async def test_calls_without_a_scope_cover_the_scopes_of_the_view(memory: Memory
     assert len(await memory.browse()) == 2
 
 
+@pytest.mark.parametrize(
+    "scopes",
+    [
+        ["path:a/**", "path:a/b/"],
+        ["path:a/", "path:a/b/**"],
+        ["path:a/b/**", "path:c/**"],
+        ["path:a/", "path:a/b/", "path:a/b/c/"],
+        ["path:b/", "path:c/**", "path:c/x/**", ADA],
+    ],
+)
+@pytest.mark.parametrize("max_depth", [None, 1, 2, 3])
+async def test_pages_of_scopes_name_each_scope_of_the_view_once(
+    memory: Memory, scopes: list[str], max_depth: int | None
+) -> None:
+    for scope in ("path:a/", "path:a/b/", "path:a/b/c/", "path:b/", "path:c/alpha/", "path:c/x/", ADA, BOB):
+        await memory.write(f"of {scope}", scope=scope)
+    view = memory.restrict(scopes)
+    whole = (await view.scopes.list(max_depth=max_depth)).scopes
+    assert len({one.scope for one in whole}) == len(whole)
+    assert sum(one.entries for one in whole) == len(await view.browse())
+    for limit in (1, 2):
+        found, cursor = [], None
+        for _ in range(len(whole) + 1):
+            page = await view.scopes.list(max_depth=max_depth, limit=limit, cursor=cursor)
+            found += page.scopes
+            if (cursor := page.cursor) is None:
+                break
+        assert (found, cursor) == (whole, None)
+
+
 async def test_ids_of_outside_records_are_left_out(memory: Memory) -> None:
     theirs = await memory.write("the ticket", scope="object:ticket:t1")
     await memory.session("s-bob", user="bob").append({"role": "user", "content": "hello"})
