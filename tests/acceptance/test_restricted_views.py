@@ -73,6 +73,9 @@ OUTSIDE: dict[str, Call] = {
     "scopes": lambda m: m.scopes.list("path:teams/"),
     "commands": lambda m: m.commands.run("/mem entries", scope=BOB),
     "commands reads": lambda m: m.commands.run("/mem entries", scope=ADA, reads=[BOB]),
+    "commands reads iterated": lambda m: m.commands.run("/mem entries", scope=ADA, reads=iter([BOB])),
+    "commands reads keys": lambda m: m.commands.run("/mem entry x", scope=ADA, reads={BOB: 1}.keys()),
+    "browse iterated": lambda m: m.browse(iter([ADA, BOB])),
     "scoped": lambda m: m.scoped(BOB),
     "erase": lambda m: m.admin.erase(BOB),
     "subtree": lambda m: m.retrieve("path:teams/**"),
@@ -195,6 +198,15 @@ async def test_pages_of_scopes_name_each_scope_of_the_view_once(
             if (cursor := page.cursor) is None:
                 break
         assert (found, cursor) == (whole, None)
+
+
+async def test_a_repeat_does_not_depend_on_the_order_of_the_scopes_of_a_view(memory: Memory) -> None:
+    await memory.write("Ada likes tea", scope=ADA, tags=["t"])
+    asked: dict[str, Any] = {"filter": {"tags": ["t"]}, "request_id": "r1"}
+    assert (await memory.restrict([ADA, RED]).entries.delete_many(**asked)).deleted == 1
+    await memory.write("Ada likes milk", scope=ADA, tags=["t"])
+    assert (await memory.restrict([RED, ADA]).entries.delete_many(**asked)).deleted == 1
+    assert contents(await memory.browse(ADA)) == ["Ada likes milk"]
 
 
 async def test_ids_of_outside_records_are_left_out(memory: Memory) -> None:
