@@ -209,6 +209,10 @@ async def test_many_scopes_are_listed_page_by_page(memory: Memory) -> None:
     assert [one[0] for one in await listed(memory, 7)] == sorted(expected)
     tops = Counter(Scope.path(path.labels[0]).text for path in paths)
     assert [one[:2] for one in await listed(memory, 5, max_depth=1)] == sorted(tops.items())
+    for limit in (1, 2, 5):
+        for top, there in tops.items():
+            root = Scope.parse(top)
+            assert await listed(memory, limit, prefix=root, max_depth=1) == [(top, there, 0, 0)]
 
 
 async def test_wrong_questions_for_scopes_say_what_to_do(plain: Memory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -73,9 +74,8 @@ OUTSIDE: dict[str, Call] = {
     "scopes": lambda m: m.scopes.list("path:teams/"),
     "commands": lambda m: m.commands.run("/mem entries", scope=BOB),
     "commands reads": lambda m: m.commands.run("/mem entries", scope=ADA, reads=[BOB]),
-    "commands reads iterated": lambda m: m.commands.run("/mem entries", scope=ADA, reads=iter([BOB])),
-    "commands reads keys": lambda m: m.commands.run("/mem entry x", scope=ADA, reads={BOB: 1}.keys()),
-    "browse iterated": lambda m: m.browse(iter([ADA, BOB])),
+    "commands reads deque": lambda m: m.commands.run("/mem entry x", scope=ADA, reads=deque([BOB])),
+    "browse deque": lambda m: m.browse(deque([ADA, BOB])),
     "scoped": lambda m: m.scoped(BOB),
     "erase": lambda m: m.admin.erase(BOB),
     "subtree": lambda m: m.retrieve("path:teams/**"),
@@ -178,13 +178,15 @@ async def test_calls_without_a_scope_cover_the_scopes_of_the_view(memory: Memory
         ["path:a/b/**", "path:c/**"],
         ["path:a/", "path:a/b/", "path:a/b/c/"],
         ["path:b/", "path:c/**", "path:c/x/**", ADA],
+        ["path:c/**"],
     ],
 )
 @pytest.mark.parametrize("max_depth", [None, 1, 2, 3])
 async def test_pages_of_scopes_name_each_scope_of_the_view_once(
     memory: Memory, scopes: list[str], max_depth: int | None
 ) -> None:
-    for scope in ("path:a/", "path:a/b/", "path:a/b/c/", "path:b/", "path:c/alpha/", "path:c/x/", ADA, BOB):
+    below_c = ("path:c/alpha/", "path:c/x/", "path:c/y/", "path:c/y/z/")
+    for scope in ("path:a/", "path:a/b/", "path:a/b/c/", "path:b/", *below_c, ADA, BOB):
         await memory.write(f"of {scope}", scope=scope)
     view = memory.restrict(scopes)
     whole = (await view.scopes.list(max_depth=max_depth)).scopes

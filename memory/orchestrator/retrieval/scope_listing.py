@@ -90,6 +90,7 @@ class ScopeDirectory:
                 else:
                     texts, is_last = await self._texts(tenant, sources, after, limit)
                     batch, beyond = _cut(texts, _depth_below(prefix, max_depth))
+                    is_last = is_last or (beyond is not None and not beyond.startswith(prefix))
                 found += await self._held(tenant, batch)
                 if len(found) > limit or (len(found) == limit and not is_last):
                     last = found[limit - 1].scope
