@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from memory import (
     InvalidScopePromotion,
     LegalHoldActive,
     Memory,
+    NotFound,
     Quota,
     QuotaExceeded,
     Scope,
@@ -209,6 +212,10 @@ async def test_many_scopes_are_listed_page_by_page(memory: Memory) -> None:
     assert [one[0] for one in await listed(memory, 7)] == sorted(expected)
     tops = Counter(Scope.path(path.labels[0]).text for path in paths)
     assert [one[:2] for one in await listed(memory, 5, max_depth=1)] == sorted(tops.items())
+    for limit in (1, 2, 5):
+        for top, there in tops.items():
+            root = Scope.parse(top)
+            assert await listed(memory, limit, prefix=root, max_depth=1) == [(top, there, 0, 0)]
 
 
 async def test_wrong_questions_for_scopes_say_what_to_do(plain: Memory) -> None:
@@ -247,6 +254,41 @@ async def test_an_erased_subtree_is_gone_and_its_neighbours_stay(memory: Memory)
     assert int(await memory.admin.erase(root.subtree())) == 0
     await memory.write("tea again", scope=gone[-1])
     assert [entry.content for entry in await memory.browse(root.subtree())] == ["tea again"]
+
+
+@pytest.mark.parametrize("erased", ["path:teams/red/", "path:teams/red/**", "path:teams/**"])
+async def test_what_was_made_of_an_erased_path_is_erased_too(plain: Memory, erased: str) -> None:
+    red, org, session = Scope.path("teams", "red"), Scope.org("acme"), Scope.session("s1")
+    one = await plain.write("Ada owes Bob", scope=red)
+    await plain.promote(one.id, to=org)
+    said = await plain.promote((await plain.write("said by Ada", scope=session)).id, to=red)
+    await plain.promote(said.id, to=org)
+    other = await plain.write("beside it", scope=Scope.path("teams-2"))
+    await plain.promote(other.id, to=org)
+    moved = await plain.write("moved away", scope=red)
+    await plain.promote(moved.id, to=org, delete_original=True)
+    assert int(await plain.admin.erase(erased)) == 2
+    left = sorted((entry.content, entry.scope.text) for entry in await plain.browse())
+    assert left == [
+        ("beside it", org.text),
+        ("beside it", other.scope.text),
+        ("moved away", org.text),
+        ("said by Ada", session.text),
+    ]
+
+
+async def test_copies_made_beside_the_erasure_of_a_subtree_do_not_outlive_it(plain: Memory) -> None:
+    red, org = Scope.path("teams", "red"), Scope.org("acme")
+    entries = [await plain.write(f"secret {n}", scope=red) for n in range(20)]
+
+    async def derive() -> None:
+        for one in entries:
+            with suppress(NotFound):
+                await plain.promote(one.id, to=org)
+                await plain.update(one.id, content="secret anew")
+
+    await asyncio.gather(derive(), plain.admin.erase(red.subtree()))
+    assert [entry.content async for entry in plain.entries.iterate(include_retired=True)] == []
 
 
 async def test_a_hold_on_a_path_holds_all_below_it(memory: Memory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,8 @@ OUTSIDE: dict[str, Call] = {
     "scopes": lambda m: m.scopes.list("path:teams/"),
     "commands": lambda m: m.commands.run("/mem entries", scope=BOB),
     "commands reads": lambda m: m.commands.run("/mem entries", scope=ADA, reads=[BOB]),
+    "commands reads deque": lambda m: m.commands.run("/mem entry x", scope=ADA, reads=deque([BOB])),
+    "browse deque": lambda m: m.browse(deque([ADA, BOB])),
     "scoped": lambda m: m.scoped(BOB),
     "erase": lambda m: m.admin.erase(BOB),
     "subtree": lambda m: m.retrieve("path:teams/**"),
@@ -165,6 +168,47 @@ async def test_calls_without_a_scope_cover_the_scopes_of_the_view(memory: Memory
     assert len(await view.search("of", scope=[ADA, RED])) == 3
     assert (await view.entries.delete_many({"tags": ["t"]})).deleted == 3
     assert len(await memory.browse()) == 2
+
+
+@pytest.mark.parametrize(
+    "scopes",
+    [
+        ["path:a/**", "path:a/b/"],
+        ["path:a/", "path:a/b/**"],
+        ["path:a/b/**", "path:c/**"],
+        ["path:a/", "path:a/b/", "path:a/b/c/"],
+        ["path:b/", "path:c/**", "path:c/x/**", ADA],
+        ["path:c/**"],
+    ],
+)
+@pytest.mark.parametrize("max_depth", [None, 1, 2, 3])
+async def test_pages_of_scopes_name_each_scope_of_the_view_once(
+    memory: Memory, scopes: list[str], max_depth: int | None
+) -> None:
+    below_c = ("path:c/alpha/", "path:c/x/", "path:c/y/", "path:c/y/z/")
+    for scope in ("path:a/", "path:a/b/", "path:a/b/c/", "path:b/", *below_c, ADA, BOB):
+        await memory.write(f"of {scope}", scope=scope)
+    view = memory.restrict(scopes)
+    whole = (await view.scopes.list(max_depth=max_depth)).scopes
+    assert len({one.scope for one in whole}) == len(whole)
+    assert sum(one.entries for one in whole) == len(await view.browse())
+    for limit in (1, 2):
+        found, cursor = [], None
+        for _ in range(len(whole) + 1):
+            page = await view.scopes.list(max_depth=max_depth, limit=limit, cursor=cursor)
+            found += page.scopes
+            if (cursor := page.cursor) is None:
+                break
+        assert (found, cursor) == (whole, None)
+
+
+async def test_a_repeat_does_not_depend_on_the_order_of_the_scopes_of_a_view(memory: Memory) -> None:
+    await memory.write("Ada likes tea", scope=ADA, tags=["t"])
+    asked: dict[str, Any] = {"filter": {"tags": ["t"]}, "request_id": "r1"}
+    assert (await memory.restrict([ADA, RED]).entries.delete_many(**asked)).deleted == 1
+    await memory.write("Ada likes milk", scope=ADA, tags=["t"])
+    assert (await memory.restrict([RED, ADA]).entries.delete_many(**asked)).deleted == 1
+    assert contents(await memory.browse(ADA)) == ["Ada likes milk"]
 
 
 async def test_ids_of_outside_records_are_left_out(memory: Memory) -> None:

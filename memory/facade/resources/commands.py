@@ -11,11 +11,11 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import PASSES
 from memory.domain.errors import InvalidInput
-from memory.domain.scope import Scope, Subtree
+from memory.domain.scope import Scope
 from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.resources.command_context import MemoryCommandContext
-from memory.facade.runtime.access import Access, Scopes, scopes_of
+from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.build import as_advisor
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import preferences
@@ -98,13 +98,11 @@ class Commands:
         if not isinstance(text, str):
             raise InvalidInput("text", f"must be text, not {type(text).__name__}")
         into, wanted = scope_of(scope), _profile(profile)
-        if (readable := _reads(reads, into)) is None:
-            every = self._access.readable_scopes(None)
-            readable = None if every is None else tuple(every)
+        readable = self._access.readable_scopes(_reads(reads, into))
         reach = MemoryCommandContext(
             self._access,
             into,
-            readable,
+            None if readable is None else tuple(dict.fromkeys(readable)),
             None if conversation is None else validation.identifier("conversation", conversation),
             None if agent is None else validation.identifier("agent", agent),
             preferences(
@@ -131,10 +129,11 @@ class Commands:
         return export_tool(NAME, DESCRIPTION, PARAMETERS, format)
 
 
-def _reads(given: Scopes | Literal["tenant"] | None, scope: Scope) -> tuple[Scope | Subtree, ...] | None:
+def _reads(given: Scopes | Literal["tenant"] | None, scope: Scope) -> Scopes | None:
+    """Return the scopes that commands read; None for all."""
     if given == TENANT:
         return None
-    return (scope,) if given is None else tuple(dict.fromkeys(scopes_of(given)))
+    return scope if given is None else given
 
 
 def _enrichment_options(profile: Profile) -> WriteOptions:

@@ -108,7 +108,7 @@ class Entries:
             )
         wanted, retired = self._scopes_of(scope), flag("include_retired", include_retired)
         engine, tenant = self._access.engine, self._access.tenant
-        texts = [one.text for one in wanted]
+        texts = sorted(one.text for one in wanted)
         asked = {"filter": str(passing), "scope": texts, "retired": retired}
         about = [partition_mark(tenant, one.text) for one in wanted if isinstance(one, Scope)]
         request = request_of("delete_many", request_id, asked, about)

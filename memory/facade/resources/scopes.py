@@ -62,10 +62,9 @@ class ScopeListing:
             if prefix is not None:
                 view.require("prefix", [Subtree(root=Scope.parse(prefixes[0]))])
             else:
-                roots = [*view.exact, *(one.prefix for one in view.subtrees)]
-                prefixes = sorted({one for one in roots if one.startswith(tuple(prefixes))})
                 below = tuple(one.prefix for one in view.subtrees)
-                exact = frozenset(one for one in view.exact if not one.startswith(below or ("\0",)))
+                exact = frozenset(one for one in view.exact if not one.startswith(below))
+                prefixes = sorted(one for one in (*exact, *below) if one.startswith(tuple(prefixes)))
         return await self._access.engine.scopes.page(
             self._access.tenant, prefixes, limit=most, max_depth=depth, cursor=place, exact=exact
         )

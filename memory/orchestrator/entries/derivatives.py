@@ -337,17 +337,28 @@ class Derivatives:
             owed=steps,
         )
 
-    async def _gone_with(self, partition: Partition, generation: int) -> None:
-        """Delete the entries derived from the entries of an erased scope."""
+    async def _gone_with(
+        self, partition: Partition, generation: int, before: int | None, prefix: str | None
+    ) -> None:
+        """Delete the entries derived from the entries of an erased scope.
+
+        With `before`, only those of older entries. Entries in scopes that begin with
+        `prefix` stay.
+        """
         async for record in find_derived(
             self._placement,
             partition.tenant,
             source_filter(scope_reference(partition.tenant, partition.scope)),
         ):
+            if prefix is not None and record.scope.startswith(prefix):
+                continue
             here = [
                 s
                 for s in sources_of(record)
-                if isinstance(s, EntrySource) and s.scope == partition.scope and s.generation < generation
+                if isinstance(s, EntrySource)
+                and s.scope == partition.scope
+                and s.generation < generation
+                and (before is None or s.version < before)
             ]
             named = [source for source in here if not source.moved]
             located = (

@@ -105,6 +105,8 @@ REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
 REPEATED_TOGETHER = 100
 """The number of scopes of one tenant and generation that are erased again in one call.
 """
+PREFIX = "prefix"
+"""In the body of an operation record: see `prefix` of `Erasure.erase`."""
 EXPIRED = "expired"
 """In the note of a tombstone: the record had expired before it was deleted."""
 OfHeld: TypeAlias = Literal["refused", "left", "deleted"]
@@ -115,6 +117,7 @@ Unmakes: TypeAlias = Literal["all", "automatic"]
 """Which derived entries are deleted with an entry: all, or only those that no caller
 asked for.
 """
+DeleteDerived: TypeAlias = "Callable[[Partition, int, int | None, str | None], Awaitable[None]]"
 Came: TypeAlias = "bool | StoreError | LegalHoldActive"
 Erased: TypeAlias = "Counter[tuple[str, str]]"
 """The number of records that had their home there, by collection and store name."""
@@ -138,10 +141,9 @@ class Erasure:
         in all stores. It may be called more than once. It erases further data of the
         partition.
         """
-        self.delete_derived: Callable[[Partition, int], Awaitable[None]] | None = None
-        """Deletes entries derived from a partition's records. An erasure that spares
-        newer records does not call it: derived entries carry a version by which it
-        finds those of older records (see `tenant_erasure.py`).
+        self.delete_derived: DeleteDerived | None = None
+        """Deletes entries derived from a partition's records, if they were older than a
+        version. Those in scopes with a prefix are left to the caller of the erasure.
         """
         outbox.register(DELETE, self._delete_noted, StepLifetime.DONE)
         outbox.register(ERASE_SCOPE, self._erase_noted)
@@ -451,6 +453,7 @@ class Erasure:
         *,
         older_than: int | None = None,
         before: int | None = None,
+        prefix: str | None = None,
         holdable: bool = True,
     ) -> Erased:
         """Delete every record of a partition, in every store. See `erase_scope`.
@@ -463,6 +466,8 @@ class Erasure:
                 after this generation was raised stay.
             before: Delete only records older than this version. The others get the new
                 generation and live on.
+            prefix: With `before`: the caller erases all scopes that begin so. Entries
+                derived from the partition's are deleted elsewhere only.
             holdable: Whether legal holds are checked. Records that no caller ever knew
                 are deleted in any case.
 
@@ -475,7 +480,7 @@ class Erasure:
         if holdable:
             await self.holds.refuse_partition(partition)
         if before is not None:
-            return await self._begin_sparing(partition, before, then)
+            return await self._begin_sparing(partition, before, then, prefix)
         return await self._begin(
             partition, older_than or 1 + await self._generations.highest(partition), then
         )
@@ -486,22 +491,23 @@ class Erasure:
         generation: int,
         then: tuple[PendingStep, ...] = (),
         before: int | None = None,
+        prefix: str | None = None,
     ) -> Erased:
         """Begin an erasure and carry it out.
 
         A full erasure and an erasure that spares newer records never share a
         generation, because the latter gives the generation to the spared records.
         """
-        operation = self._operation(partition, generation, then, before)
+        operation = self._operation(partition, generation, then, before, prefix)
         there = await self._put_operation(operation, Absent())
         if isinstance(there, Record) and (before is not None or BEFORE in there.body):
-            return await self._begin(partition, generation + 1, then, before)
+            return await self._begin(partition, generation + 1, then, before, prefix)
         if there is not None:
             await self._put_operation(operation, Newer())
         return await self._carry_out(operation)
 
     async def _begin_sparing(
-        self, partition: Partition, before: int, then: tuple[PendingStep, ...]
+        self, partition: Partition, before: int, then: tuple[PendingStep, ...], prefix: str | None
     ) -> Erased:
         """Begin an erasure that spares newer records.
 
@@ -515,7 +521,7 @@ class Erasure:
                 done += await self._carry_out(begun)
                 highest = max(highest, await self._generations.highest(partition))
                 continue
-            operation = self._operation(partition, highest + 1, then, before)
+            operation = self._operation(partition, highest + 1, then, before, prefix)
             there = await self._put_operation(operation, Absent())
             if isinstance(there, Tombstone):  # of a forgotten operation
                 operation = replace(operation, version=self._placement.next_version(there.version))
@@ -533,7 +539,12 @@ class Erasure:
         return None if begun.applied else begun.stored
 
     def _operation(
-        self, partition: Partition, generation: int, then: tuple[PendingStep, ...], before: int | None
+        self,
+        partition: Partition,
+        generation: int,
+        then: tuple[PendingStep, ...],
+        before: int | None,
+        prefix: str | None,
     ) -> Record:
         now = self._placement.now()
         data = {
@@ -541,6 +552,7 @@ class Erasure:
             "scope": partition.scope,
             "generation": generation,
             **({} if before is None else {BEFORE: before}),
+            **({} if prefix is None else {PREFIX: prefix}),
         }
         return Record(
             key=operation_key(partition, generation),
@@ -567,6 +579,7 @@ class Erasure:
         """
         partition, generation = _asked_of(operation)
         before: int | None = operation.body.get(BEFORE)
+        prefix: str | None = operation.body.get(PREFIX)
         erased, failures = Counter[tuple[str, str]](), list[MemoryTiersError]()
         for lets_go in self.first:
             try:
@@ -588,7 +601,7 @@ class Erasure:
                     # a store that was away when the highest generation was read is
                     # ahead of the others
                     then = tuple(owed for owed in operation.owed if owed.step != ERASE_SCOPE)
-                    again = await self._begin(partition, stands + 1, then, before)
+                    again = await self._begin(partition, stands + 1, then, before, prefix)
                     await self._end(operation)
                     return erased + again
                 erased += await self._erase_in(store, operation)
@@ -601,8 +614,8 @@ class Erasure:
         )  # a session created since has no older data
         for goes_along in () if is_nobodys else self.also:
             await goes_along(partition, generation)
-        if before is None and self.delete_derived is not None:
-            await self.delete_derived(partition, generation)
+        if not is_nobodys and prefix != "" and self.delete_derived is not None:
+            await self.delete_derived(partition, generation, before, prefix)
         for lets_go in self.first:
             await lets_go(partition, operation.created_at)
         await self._end(operation)

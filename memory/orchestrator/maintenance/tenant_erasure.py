@@ -19,7 +19,7 @@ from memory.domain.errors import LegalHoldActive, MemoryTiersError, StoreError, 
 from memory.domain.scope import Subtree
 from memory.domain.session import ErasedScope, ErasedTenant
 from memory.orchestrator.conversations.sessions import SessionRecords, is_of_before
-from memory.orchestrator.erasure.erasure import Erased, Erasure
+from memory.orchestrator.erasure.erasure import Erased, Erasure, Unmakes
 from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, OPERATIONS, SESSIONS, SYSTEM_TENANT
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
@@ -202,7 +202,7 @@ class TenantErasure:
         )
         for scope in found:
             try:
-                done.counts += await self._erase(place.tenant, scope, before)
+                done.counts += await self._erase(place, scope, before)
                 done.scopes.add(scope)
             except MemoryTiersError as error:
                 done.refused[scope] = error
@@ -210,17 +210,18 @@ class TenantErasure:
         async for store, record in self._changed_entries(place, before, done):
             if record.scope not in done.refused:
                 changed += 1
-                await self._delete(store, record, done)
+                await self._delete(place, store, record, done)
         return bool(found or changed)
 
-    async def _erase(self, tenant: str, scope: str, before: int) -> Erased:
+    async def _erase(self, place: Place, scope: str, before: int) -> Erased:
         if _is_conversation(scope):
-            return await self._sessions.erase_before(tenant, scope.partition(":")[2], before)
-        return await self._erasure.erase(Partition(tenant, scope), before=before)
+            return await self._sessions.erase_before(place.tenant, scope.partition(":")[2], before)
+        return await self._erasure.erase(Partition(place.tenant, scope), before=before, prefix=_prefix(place))
 
-    async def _delete(self, store: Store, record: Record, done: _EraseProgress) -> None:
+    async def _delete(self, place: Place, store: Store, record: Record, done: _EraseProgress) -> None:
+        unmake: Unmakes | None = "all" if _prefix(place) else None  # a tenant's are all found
         try:
-            gone = await self._erasure.delete(ENTRIES, record.key, at=record.version)
+            gone = await self._erasure.delete(ENTRIES, record.key, at=record.version, unmake=unmake)
         except MemoryTiersError as error:
             done.refused[record.scope] = error
         else:

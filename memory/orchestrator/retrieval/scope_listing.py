@@ -81,18 +81,21 @@ class ScopeDirectory:
             if after and after > prefix and not after.startswith(prefix):
                 continue
             if prefix in exact and after >= prefix:
-                after = "" if after == prefix else after
                 continue
+            if after < prefix:  # it is a place below an earlier prefix
+                after = ""
             while True:
                 if prefix in exact:
                     batch, beyond, is_last = [(Scope.parse(prefix), False)], None, True
                 else:
                     texts, is_last = await self._texts(tenant, sources, after, limit)
                     batch, beyond = _cut(texts, _depth_below(prefix, max_depth))
+                    is_last = is_last or (beyond is not None and not beyond.startswith(prefix))
                 found += await self._held(tenant, batch)
                 if len(found) > limit or (len(found) == limit and not is_last):
                     last = found[limit - 1].scope
-                    return ScopePage(found[:limit], _cursor(tenant, last, max_depth))
+                    depth = None if last.text in exact else max_depth
+                    return ScopePage(found[:limit], _cursor(tenant, last, depth))
                 if is_last:
                     break
                 after = beyond or texts[-1]

@@ -22,7 +22,7 @@ MUTATIONS: dict[str, Mutation] = {
         tenant_erasure, "TenantErasure._pages", "done.away[store.name] = error", "pass"
     ),
     "what-was-edited-since-stays": Mutation(
-        tenant_erasure, "TenantErasure._round", "await self._delete(store, record, done)", "pass"
+        tenant_erasure, "TenantErasure._round", "await self._delete(place, store, record, done)", "pass"
     ),
     "what-was-edited-since-is-in-no-receipt": Mutation(
         tenant_erasure, "TenantErasure._delete", "+= gone", "+= 0"
@@ -31,7 +31,7 @@ MUTATIONS: dict[str, Mutation] = {
         tenant_erasure, "TenantErasure._round", "done.counts += await", "done.counts = await"
     ),
     "scopes-are-erased-whole": Mutation(
-        tenant_erasure, "TenantErasure._erase", "scope), before=before)", "scope))"
+        tenant_erasure, "TenantErasure._erase", "before=before, prefix", "prefix"
     ),
     "copies-of-what-was-before-stay": Mutation(
         past_versions, "is_older", "if int(str(record.body.get(MADE_OF, version))) < version:", "if False:"

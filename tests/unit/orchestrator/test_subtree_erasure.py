@@ -66,6 +66,7 @@ async def dying_at(number: int, name: str) -> list[str] | None:
     await fill(world.engine, TENANT, "zirconium", "chat")
     inside, beside = [await fill_paths(world.engine, some, "feldspar") for some in (INSIDE, BESIDE)]
     await world.engine.relations.relate(TENANT, inside[0], "refines", beside[0])
+    copy = await world.engine.derivation.promote(TENANT, inside[0], Scope.org("acme"))
     before = await standing(world.engine, TENANT)
     with AtCalls(world.stores, {number: dies}) as died, suppress(Died):
         await world.engine.tenants.erase_subtree(TENANT, ROOT.subtree())
@@ -84,7 +85,7 @@ async def dying_at(number: int, name: str) -> list[str] | None:
     if later is not None and await engine.entries.get(TENANT, later.id) is None:
         wrong.append("an entry that was written since is lost")
     for (store, kind, key), row in before.items():
-        is_inside = row.scope.startswith(ROOT.text)
+        is_inside = row.scope.startswith(ROOT.text) or row.key.id == copy.id
         there = (store, kind, key) in after
         if kind == RELATIONS.name:
             is_inside = bool({row.fields["source_id"], row.fields["target_id"]} & set(inside))

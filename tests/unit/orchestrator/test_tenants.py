@@ -354,10 +354,10 @@ async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_befor
 MUTATIONS = {
     "the operation owes nothing": Mutation(tenant_erasure, "TenantErasure._begin", "owed=(owed,)", "owed=()"),
     "an entry that was changed since stays": Mutation(
-        tenant_erasure, "TenantErasure._round", "await self._delete(store, record, done)", "pass"
+        tenant_erasure, "TenantErasure._round", "await self._delete(place, store, record, done)", "pass"
     ),
     "scopes are erased whole": Mutation(
-        tenant_erasure, "TenantErasure._erase", "scope), before=before)", "scope))"
+        tenant_erasure, "TenantErasure._erase", "before=before, prefix", "prefix"
     ),
     "a session of before is spared": Mutation(
         sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"
