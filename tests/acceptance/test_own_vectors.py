@@ -273,6 +273,38 @@ async def test_a_reindex_keeps_vectors_whose_length_fits(config: dict[str, Any],
         assert set(await near(memory, [0, 0, 1, 1])) == {own.id, tea.id, kept.id}
 
 
+async def test_a_memory_without_an_embedder_leaves_no_vector_of_an_earlier_text(
+    config: dict[str, Any], clock: Clock
+) -> None:
+    """It keeps all other vectors, and a reindex makes those that it could not make."""
+    if set(config["tiers"].values()) == {"memory://"}:
+        pytest.skip("this store forgets everything when it is closed")
+    async with Memory(config, embedder=embed, clock=clock) as memory:
+        own = [
+            await memory.write(f"rum {name}", scope=USER, key=name, vector=UP)
+            for name in ("updated", "same", "upserted", "reverted")
+        ]
+        edited = await memory.write("rum edited", scope=USER)
+        tagged = await memory.write("rum tagged", scope=USER, key="tagged")
+        dropped = await memory.write("rum dropped", scope=USER, vector=UP)
+        await memory.update(own[3].id, tags=["bad"], agent="bad")
+    async with Memory(config, clock=clock) as memory:
+        await memory.update(own[0].id, tags=["new"])
+        await memory.update(own[1].id, content=own[1].content)
+        await memory.write(own[2].content, scope=USER, key="upserted", tags=["new"], if_exists="update")
+        await memory.admin.revert_source(agent="bad")
+        await memory.write(scope=USER, key="tagged", tags=["new"], if_exists="update")
+        await memory.update(edited.id, content="tea")
+        await memory.update(dropped.id, vector=None)
+    async with Memory(config, embedder=embed, clock=clock) as memory:
+        assert set(await near(memory, UP)) == {one.id for one in own}
+        assert await near(memory, NORTH) == [tagged.id]
+        assert (await memory.admin.reindex()).ended
+        assert set(await near(memory, UP)) == {one.id for one in own}
+        assert await near(memory, EAST) == [edited.id]
+        assert set(await near(memory, NORTH)) == {tagged.id, dropped.id}
+
+
 # -- entries that no search finds ------------------------------------------------------
 
 
