@@ -330,6 +330,30 @@ async def test_an_unsearchable_entry_is_read_but_not_found(memory: Memory) -> No
     assert len(await there.browse()) == 2
 
 
+async def test_an_unsearchable_entry_is_not_found_beside_its_neighbours(memory: Memory) -> None:
+    """Neighbours in a conversation and speakers lead to it, and it has the place only."""
+    said = [("tea", "ada", True), ("the safe is open", "ben", False), ("rum", "eve", True)]
+    first, hidden, _ = [
+        await memory.write(
+            text,
+            scope=USER,
+            conversation_id="c",
+            number_in_conversation=number,
+            speaker=speaker,
+            searchable=searchable,
+        )
+        for number, (text, speaker, searchable) in enumerate(said)
+    ]
+    now = hidden.updated_at
+    for query in ("tea", "ben", "what did ben say?", "rum today"):
+        for given in ({}, {"messages": True}, {"as_of": now}, {"known_at": now}, {"mode": "semantic"}):
+            hits = await memory.search(query, scope=USER, **given)
+            assert hidden.id not in [hit.id for hit in hits], (query, given)
+    explained = await memory.search("tea", scope=USER, explain=True)
+    assert explained[0].id == first.id
+    assert explained.left_out == {"not_searchable": [hidden.id]}
+
+
 async def test_an_entry_stops_and_begins_to_be_found(memory: Memory) -> None:
     entry = await memory.write("tea", scope=USER, vector=UP)
     changed = await memory.update(entry.id, searchable=False)
