@@ -490,7 +490,9 @@ def check_kind(part: Filter, kind: Literal["entry", "document"]) -> None:
 
 
 def is_empty(part: Filter) -> bool:
-    """Return whether a filter has no condition, so that everything passes it."""
+    """Return whether everything passes a filter, because a part has no condition."""
+    if isinstance(part, AnyOf):
+        return any(map(is_empty, part.parts))
     return isinstance(part, AllOf) and all(map(is_empty, part.parts))
 
 

@@ -132,10 +132,16 @@ async def test_both_forms_choose_documents(memory: Memory, given: Any) -> None:
     assert len(await pages(memory, filter={})) == 4
 
 
-@pytest.mark.parametrize("given", [{}, {"$and": [{}, {}]}, {"metadata": None}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{}, {"$and": [{}, {}]}, {"metadata": None}, {"$or": [{"key": "a"}, {}]}], ids=str
+)
 async def test_an_empty_filter_deletes_nothing(memory: Memory, given: Any) -> None:
     """A program that builds a filter of no conditions has not asked to delete all."""
     await memory.documents.put(USER, "k", 1)
+    await memory.write("tea", scope=USER)
+    with pytest.raises(InvalidInput, match="filter: is empty, and would delete everything"):
+        await memory.entries.delete_many(given)
+    assert len(await memory.browse()) == 1
     with pytest.raises(InvalidInput, match="filter: is empty, and would delete everything"):
         await memory.documents.delete_many(USER, filter=given)
     assert len(await pages(memory)) == 1
