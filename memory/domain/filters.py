@@ -489,6 +489,13 @@ def check_kind(part: Filter, kind: Literal["entry", "document"]) -> None:
             raise InvalidInput(f"filter.{name}", f"is no field of a document. Accepted: {known}")
 
 
+def is_empty(part: Filter) -> bool:
+    """Return whether everything passes a filter, because a part has no condition."""
+    if isinstance(part, AnyOf):
+        return any(map(is_empty, part.parts))
+    return isinstance(part, AllOf) and all(map(is_empty, part.parts))
+
+
 def check_size(part: Filter, room: int = MAX_DEPTH) -> int:
     """Return the number of comparisons of a filter that is not too large or deep."""
     if not room:

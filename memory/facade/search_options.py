@@ -12,7 +12,7 @@ from memory.domain import validation
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.filter_parsing import SHORT, parse_filter
-from memory.domain.filters import JSON, AllOf, AnyOf, Comparison, Filter, Negation, check_size
+from memory.domain.filters import JSON, AllOf, AnyOf, Comparison, Filter, Negation, is_empty
 from memory.facade.arguments import Moment, Vector, check_names, flag, real
 from memory.policies.entry_query import SearchMode
 from memory.policies.ranking.preferences import Preferences
@@ -135,7 +135,7 @@ class BrowseOptions(TypedDict, total=False):
 def filter_of(given: FilterInput | None) -> Filter | None:
     """Return a checked filter; None if none is given, or an empty one."""
     parsed = None if given is None else parse_filter(given)
-    return None if isinstance(parsed, AllOf) and not check_size(parsed) else parsed
+    return None if parsed is None or is_empty(parsed) else parsed
 
 
 def split_filter(given: FilterInput | None) -> tuple[dict[str, Any], Filter | None]:

@@ -132,6 +132,33 @@ async def test_both_forms_choose_documents(memory: Memory, given: Any) -> None:
     assert len(await pages(memory, filter={})) == 4
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"$and": [{}, {}]}, {"metadata": None}, {"$or": [{"key": "a"}, {}]}], ids=str
+)
+async def test_an_empty_filter_deletes_nothing(memory: Memory, given: Any) -> None:
+    """A program that builds a filter of no conditions has not asked to delete all."""
+    await memory.documents.put(USER, "k", 1)
+    await memory.write("tea", scope=USER)
+    with pytest.raises(InvalidInput, match="filter: is empty, and would delete everything"):
+        await memory.entries.delete_many(given)
+    assert len(await memory.browse()) == 1
+    with pytest.raises(InvalidInput, match="filter: is empty, and would delete everything"):
+        await memory.documents.delete_many(USER, filter=given)
+    assert len(await pages(memory)) == 1
+    assert await memory.documents.delete_many(USER, filter=None) == 1
+
+
+@pytest.mark.parametrize("given", [{"$not": {}}, {"$nor": [{}]}, {"$and": [{"$not": {}}]}], ids=str)
+async def test_the_opposite_of_an_empty_filter_chooses_nothing(memory: Memory, given: Any) -> None:
+    await memory.documents.put(USER, "k", 1)
+    await memory.write("tea", scope=USER)
+    assert await pages(memory, filter=given) == []
+    assert await memory.documents.delete_many(USER, filter=given) == 0
+    assert len(await pages(memory)) == 1
+    assert list(await memory.browse(filter=given)) == []
+    assert list(await memory.search("tea", scope=USER, filter=given)) == []
+
+
 async def test_a_page_of_few_among_many_ends_early_and_says_so(memory: Memory) -> None:
     for number in range(120):
         await memory.documents.put(USER, f"k{number:03}", {"o": [number % 60]})

@@ -29,11 +29,14 @@ from memory import (
     VersionConflict,
 )
 from memory.domain import document as domain
+from memory.domain.errors import CorruptRecord
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
 from memory.orchestrator.documents import documents
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
 from memory.ports.query import Everywhere, Query
+from memory.ports.record import Record
+from memory.ports.writes import AtVersion, Delete
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import DAY, HOUR, OTHER_USER, SESSION, USER, Clock, watching
 
@@ -282,6 +285,27 @@ LARGE: list[Callable[[], Any]] = [
     lambda: b"\x00\xff" * 150_000,
     lambda: {"text": "ż" * 1_500_000, "list": [1.0, None]},
 ]
+
+
+async def test_a_document_without_a_chunk_stops_no_list(memory: Memory) -> None:
+    """It is counted as damaged, and all others are listed, exported and deleted."""
+    await memory.documents.put(USER, "b", {"n": 1, "text": "x" * 300_000})
+    archive = memory._access.engine.topology.archive
+    (chunk,) = (await archive.query(Query(DOCUMENT_CHUNKS, Everywhere()))).records
+    assert isinstance(chunk, Record)
+    await archive.apply([Delete(DOCUMENT_CHUNKS, chunk.key, chunk.version, AtVersion(chunk.version))])
+    for key in ("a", "c"):
+        await memory.documents.put(USER, key, {"n": 1, "text": "x" * 300_000 * (key == "c")})
+    with pytest.raises(CorruptRecord):
+        await memory.documents.get(USER, "b")
+    for asked in ({"values": True}, {"filter": {"value.n": 1}}, {"filter": {"value.n": 1}, "values": True}):
+        page = await memory.documents.list(USER, **asked)
+        assert ([one.key for one in page.documents], page.damaged) == (["a", "c"], 1), asked
+    exported = [line async for line in memory.admin.export() if line["format"] == "memory-document/1"]
+    assert {line["key"] for line in exported} == {"a", "c"}
+    assert await memory.documents.delete_many(USER, filter={"value.n": 1}) == 2
+    assert await keys_of(memory) == ["b"]
+    assert await memory.documents.delete(USER, "b") is True
 
 
 @pytest.mark.parametrize("made", LARGE, ids=["bytes", "json"])

@@ -273,6 +273,38 @@ async def test_a_reindex_keeps_vectors_whose_length_fits(config: dict[str, Any],
         assert set(await near(memory, [0, 0, 1, 1])) == {own.id, tea.id, kept.id}
 
 
+async def test_a_memory_without_an_embedder_leaves_no_vector_of_an_earlier_text(
+    config: dict[str, Any], clock: Clock
+) -> None:
+    """It keeps all other vectors, and a reindex makes those that it could not make."""
+    if set(config["tiers"].values()) == {"memory://"}:
+        pytest.skip("this store forgets everything when it is closed")
+    async with Memory(config, embedder=embed, clock=clock) as memory:
+        own = [
+            await memory.write(f"rum {name}", scope=USER, key=name, vector=UP)
+            for name in ("updated", "same", "upserted", "reverted")
+        ]
+        edited = await memory.write("rum edited", scope=USER)
+        tagged = await memory.write("rum tagged", scope=USER, key="tagged")
+        dropped = await memory.write("rum dropped", scope=USER, vector=UP)
+        await memory.update(own[3].id, tags=["bad"], agent="bad")
+    async with Memory(config, clock=clock) as memory:
+        await memory.update(own[0].id, tags=["new"])
+        await memory.update(own[1].id, content=own[1].content)
+        await memory.write(own[2].content, scope=USER, key="upserted", tags=["new"], if_exists="update")
+        await memory.admin.revert_source(agent="bad")
+        await memory.write(scope=USER, key="tagged", tags=["new"], if_exists="update")
+        await memory.update(edited.id, content="tea")
+        await memory.update(dropped.id, vector=None)
+    async with Memory(config, embedder=embed, clock=clock) as memory:
+        assert set(await near(memory, UP)) == {one.id for one in own}
+        assert await near(memory, NORTH) == [tagged.id]
+        assert (await memory.admin.reindex()).ended
+        assert set(await near(memory, UP)) == {one.id for one in own}
+        assert await near(memory, EAST) == [edited.id]
+        assert set(await near(memory, NORTH)) == {tagged.id, dropped.id}
+
+
 # -- entries that no search finds ------------------------------------------------------
 
 
@@ -296,6 +328,30 @@ async def test_an_unsearchable_entry_is_read_but_not_found(memory: Memory) -> No
     await there.admin.import_(lines)
     assert len(await there.search("tea", scope=USER)) == 1
     assert len(await there.browse()) == 2
+
+
+async def test_an_unsearchable_entry_is_not_found_beside_its_neighbours(memory: Memory) -> None:
+    """Neighbours in a conversation and speakers lead to it, and it has the place only."""
+    said = [("tea", "ada", True), ("the safe is open", "ben", False), ("rum", "eve", True)]
+    first, hidden, _ = [
+        await memory.write(
+            text,
+            scope=USER,
+            conversation_id="c",
+            number_in_conversation=number,
+            speaker=speaker,
+            searchable=searchable,
+        )
+        for number, (text, speaker, searchable) in enumerate(said)
+    ]
+    now = hidden.updated_at
+    for query in ("tea", "ben", "what did ben say?", "rum today"):
+        for given in ({}, {"messages": True}, {"as_of": now}, {"known_at": now}, {"mode": "semantic"}):
+            hits = await memory.search(query, scope=USER, **given)
+            assert hidden.id not in [hit.id for hit in hits], (query, given)
+    explained = await memory.search("tea", scope=USER, explain=True)
+    assert explained[0].id == first.id
+    assert explained.left_out == {"not_searchable": [hidden.id]}
 
 
 async def test_an_entry_stops_and_begins_to_be_found(memory: Memory) -> None:

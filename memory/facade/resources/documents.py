@@ -30,7 +30,7 @@ from memory.domain.document import (
 )
 from memory.domain.errors import InvalidInput
 from memory.domain.filter_parsing import parse_filter
-from memory.domain.filters import Filter, check_size
+from memory.domain.filters import Filter, is_empty
 from memory.domain.scope import Scope, Subtree
 from memory.domain.time import micros, moment
 from memory.domain.versions import ExpectedVersion, check_expected
@@ -235,7 +235,7 @@ class Documents:
             start: Only keys that are not below this one.
             stop: Only keys below this one.
             filter: Only documents that pass this filter when they are deleted; as in
-                `list`.
+                `list`. It may not be empty.
             request_id: As in `Memory.write`. A repeat spares what was put after the
                 request began. If the first call was cut off, it returns the number of
                 documents that it deletes itself.
@@ -244,9 +244,14 @@ class Documents:
             The number of deleted documents.
 
         Raises:
+            InvalidInput: The filter is empty, or wrong.
             LegalHoldActive: The scope is under legal hold.
         """
         where, keys, passing = scope_of(scope), _key_range(prefix, start, stop), _filter_of(filter)
+        if filter is not None and passing is None:
+            raise InvalidInput(
+                "filter", "is empty, and would delete everything. Name a condition, or leave it out for that"
+            )
         documents, tenant = self._access.engine.documents, self._access.tenant
         asked = {
             "scope": where.text,
@@ -515,7 +520,7 @@ def _delete_request(change: DocumentDelete) -> DeleteRequest:
 def _filter_of(given: FilterInput | None) -> Filter | None:
     """Return a checked filter of documents; None if none is given, or an empty one."""
     parsed = None if given is None else parse_filter(given, kind="document")
-    return parsed if parsed is not None and check_size(parsed) else None
+    return None if parsed is None or is_empty(parsed) else parsed
 
 
 def _key_range(prefix: object, start: object, stop: object) -> KeyRange:

@@ -10,7 +10,7 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.filter_parsing import parse_filter
-from memory.domain.filters import check_size
+from memory.domain.filters import check_size, is_empty
 from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntries, HistoryItem
 from memory.facade.arguments import Moment, flag, id_of, scope_or_subtree
@@ -101,7 +101,7 @@ class Entries:
         """
         passing = parse_filter(filter)
         self._access.check_filter(passing)
-        if not check_size(passing):
+        if not check_size(passing) or is_empty(passing):
             raise InvalidInput(
                 "filter",
                 "is empty, and would delete everything. Name a condition, or use memory.admin.erase(scope)",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -322,7 +323,12 @@ class Documents:
             page = await self._page(replace(query, select=None))
             damaged += len(page.corrupt)
             for row in page.records:
-                if isinstance(row, Record) and (document := await self._document(row)) is not None:
+                try:
+                    document = await self._document(row) if isinstance(row, Record) else None
+                except CorruptRecord:
+                    damaged += 1
+                    continue
+                if document is not None:
                     found.append(document)
                     size += document.size
             cursor = page.cursor
@@ -353,8 +359,11 @@ class Documents:
                 if not isinstance(row, Record):
                     continue
                 checked += 1
-                one = await self._passing_row(row, passing)
-                shown = None if one is None else await self._document(one) if values else info_of(one)
+                try:
+                    one = await self._passing_row(row, passing)
+                    shown = None if one is None else await self._document(one) if values else info_of(one)
+                except CorruptRecord:
+                    damaged, shown = damaged + 1, None
                 if shown is None:
                     continue
                 found.append(shown)
@@ -428,7 +437,10 @@ class Documents:
         )
 
     async def everything(self, tenant: str, scope: Scope | Subtree | None) -> AsyncIterator[Document]:
-        """Yield all documents of a scope or of the tenant, with values, in no order."""
+        """Yield all documents of a scope or of the tenant, with values, in no order.
+
+        Those that cannot be read are left out.
+        """
         query = Query(
             DOCUMENTS,
             where_of(tenant, () if scope is None else (scope,)),
@@ -437,7 +449,12 @@ class Documents:
         )
         async for page in self._placement.pages("document.list", self._home, query):
             for row in page.records:
-                if isinstance(row, Record) and (document := await self._document(row)) is not None:
+                try:
+                    document = await self._document(row) if isinstance(row, Record) else None
+                except CorruptRecord as error:
+                    log.warning("a document is left out: %s", error)
+                    continue
+                if document is not None:
                     yield document
 
     async def count(self, tenant: str) -> Count:
@@ -586,9 +603,11 @@ class Documents:
             page = await self._page(query if passing is None else replace(query, select=None))
             there: Sequence[Head | Record] = page.heads
             if passing is not None:
-                read = [
-                    await self._passing_row(one, passing) for one in page.records if isinstance(one, Record)
-                ]
+                read = list[Record | None]()
+                for stored in page.records:
+                    if isinstance(stored, Record):
+                        with suppress(CorruptRecord):  # its value cannot pass
+                            read.append(await self._passing_row(stored, passing))
                 there = [one for one in read if one is not None]
             await self._holds.refuse_partition(Partition(tenant, scope.text), whole=False)
             writes = [self._deletion(row.key, row.version, drop_step(row)) for row in there]

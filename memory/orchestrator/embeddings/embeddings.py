@@ -75,15 +75,16 @@ class Embeddings:
         """Return the records with their vectors. A record without text gets none.
 
         A vector of the caller stays if it has the length of this embedder's vectors.
-        Otherwise the record gets the vector of its text.
+        Otherwise the record gets the vector of its text. Without an embedder, records
+        keep the vectors that they have. A reindex finds those that have none.
         """
         mine = await self._fingerprint()
+        if mine is None:
+            return [_as_it_was(one) for one in records]
         records = [
             one if own_vector(one) is None or _fits(one.vector, mine) else without_own_vector(one)
             for one in records
         ]
-        if mine is None:
-            return records
         whose = await self.whose()
         texts = [meaning_of(one) if own_vector(one) is None else "" for one in records]
         made = iter(await self.of_texts([text for text in texts if text.strip()]))
@@ -408,6 +409,14 @@ class Embeddings:
 
 def _fits(vector: bytes | None, model: Fingerprint | None) -> bool:
     return vector is not None and model is not None and len(vector) == 4 * model.dimensions
+
+
+def _as_it_was(record: Record) -> Record:
+    """Return a record with the vector of its embedder, or without a vector."""
+    if record.vector is not None and MODEL in record.fields:
+        return record
+    fields = {name: value for name, value in record.fields.items() if name != MODEL}
+    return replace(without_own_vector(record), fields=fields)
 
 
 def refuse_too_long(store: Store, model: Fingerprint) -> None:

@@ -38,6 +38,8 @@ FILTERED_OUT = "filtered_out"
 """The reason of candidates that a store returned and that do not pass the filter."""
 NOT_CONFIRMED = "not_confirmed"
 """The reason of a missing hit whose store did not answer again."""
+NOT_SEARCHABLE = "not_searchable"
+"""The reason of entries that no search finds, such as neighbours of found ones."""
 WITHHELD = "withheld"
 """The reason of a missing hit that the recall gate withheld."""
 

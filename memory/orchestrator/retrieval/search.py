@@ -21,6 +21,7 @@ from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.retrieval.choosing import (
     FILTERED_OUT,
     NOT_CONFIRMED,
+    NOT_SEARCHABLE,
     WITHHELD,
     HitReader,
     HitSelection,
@@ -35,7 +36,7 @@ from memory.orchestrator.retrieval.pool import CandidateCollector, Pool
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
-from memory.orchestrator.storage.entry_records import entry_of, said_by
+from memory.orchestrator.storage.entry_records import entry_of, is_searchable, said_by
 from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.past_versions import locate_each
 from memory.orchestrator.storage.placement import Placement
@@ -235,6 +236,7 @@ class EntrySearch:
         there = {} if entries is None else entries.read
         passes = satisfies(asked.filter)
         gone = {row: FILTERED_OUT for row, record in there.items() if not passes(record)}
+        gone |= {row: NOT_SEARCHABLE for row, record in there.items() if not is_searchable(record)}
         return HitSelection(asked, question, measured, ranked, reading, full=full, there=there, gone=gone)
 
     async def _entries(
@@ -367,7 +369,9 @@ class _EntryReader:
         passes = satisfies(self._asked.filter)
         for row in rows:
             record = known.get(row) or homes.get(ids[row])
-            if record is not None and asked_for(record):
+            if record is not None and not is_searchable(record):
+                gone[row] = NOT_SEARCHABLE
+            elif record is not None and asked_for(record):
                 there[row] = record
             elif record is not None and not passes(record):
                 gone[row] = FILTERED_OUT

@@ -383,7 +383,7 @@ def _put_vector(
             )
         return None
     if given is None:
-        return None if is_own else record.vector
+        return record.vector if same_text and not is_own else None
     body[OWN_VECTOR] = True
     return given  # type: ignore[no-any-return]
 

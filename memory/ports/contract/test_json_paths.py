@@ -126,6 +126,50 @@ async def test_values_in_bodies_compare_exactly_or_not_at_all(store: Store) -> N
     assert not wrong, "filter: (found, expected)"
 
 
+ODD_KEYS = [
+    "-1",
+    "-",
+    "--x",
+    "+1",
+    "1",
+    "*",
+    "a*",
+    "**",
+    "$",
+    "$gt",
+    "[0]",
+    "a.b",
+    "%",
+    "_",
+    "to",
+    "last",
+    "@",
+    "#",
+    "?",
+    " ",
+    "é",
+]
+
+
+@clause("filter.json")
+@needs("filter")
+@pytest.mark.asyncio
+async def test_keys_of_every_form_are_found_or_left_to_the_caller(store: Store) -> None:
+    """Some dialects of paths read signs in a key, even in quotes."""
+    await apply_all(store, *[put(record(n, body={"m": {key: "v"}})) for n, key in enumerate(ODD_KEYS)])
+    ids, wrong = {id_of(n): n for n, _ in enumerate(ODD_KEYS)}, dict[str, object]()
+    for number, key in enumerate(ODD_KEYS):
+        others = [n for n in ids.values() if n != number]
+        for part, wanted in (
+            (path("==", "v", "m", key), [number]),
+            (path("exists", None, "m", key), [number]),
+            (Not(path("==", "v", "m", key)), others),
+        ):
+            found = sorted(ids[one] for one in await query_ids(store, part=part))
+            wrong |= {} if found in (wanted, list(ids.values())) else {str(part): (found, wanted)}
+    assert not wrong, "filter: (found, expected)"
+
+
 @clause("filter.json")
 @needs("filter")
 @pytest.mark.asyncio

@@ -30,11 +30,13 @@ _EXACT = 2**53
 def is_comparable(part: JsonPath) -> bool:
     """Return whether MariaDB compares so in bodies, exactly as Python does.
 
-    It compares numbers as doubles.
+    It compares numbers as doubles, and finds no key that begins with a minus sign.
     """
     wanted = part.value if part.operator == "in" else (part.value,)
-    return is_comparable_in_sql(part) and all(
-        not isinstance(one, int | float) or abs(one) < _EXACT for one in wanted
+    return (
+        is_comparable_in_sql(part)
+        and all(not isinstance(one, int | float) or abs(one) < _EXACT for one in wanted)
+        and not any(key.startswith("-") for key in part.parts)
     )
 
 
