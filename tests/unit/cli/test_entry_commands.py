@@ -191,7 +191,7 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
     [
         (
             ("search", "x", "-s", "nobody"),
-            "error: scope: 'nobody' should look like user:ada, session:s1 or object:ticket:t1",
+            "error: scope: 'nobody' should look like user:ada, session:s1, object:ticket:t1 or path:teams/red/",
         ),
         (("search", "x", "-s", "user:ada", "-n", "0"), "error: limit: must be 1..1000, not 0"),
         (
@@ -331,7 +331,7 @@ def test_forget_reaches_a_user_or_a_tenant_and_counts_first(memory: CommandLine)
         == "1 entries of user:ada forgotten; 2 sessions with this user are left; to delete them too, run"
         " `memory forget --user ada`\n"
     )
-    reached = {"user": "ada", "sessions": 2, "messages": 1, "entries": 0, "held": []}
+    reached = {"user": "ada", "sessions": 2, "messages": 1, "entries": 0, "documents": 0, "held": []}
     assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}
     assert memory.json("forget", "--user", "ada", "--dry-run") == {
         **reached,

@@ -124,6 +124,7 @@ async def test_an_idle_sweep_asks_as_little_of_a_full_store_as_of_a_small_one_an
     assert {step for _, step in many} == {
         "sweep.due",
         "session.expired",
+        "copies.expired",
         "erase.remembered",
         "relation.sweep",
         "read.home",
