@@ -29,12 +29,12 @@ class View:
     @cached_property
     def exact(self) -> frozenset[str]:
         """The texts of the scopes that are named one by one."""
-        return frozenset(scope.text for scope in self._named if isinstance(scope, Scope))
+        return frozenset(scope.text for scope in self._all_scopes if isinstance(scope, Scope))
 
     @cached_property
     def subtrees(self) -> tuple[Subtree, ...]:
         """The subtrees of the view by their texts, none inside another."""
-        found = [scope for scope in self._named if isinstance(scope, Subtree)]
+        found = [scope for scope in self._all_scopes if isinstance(scope, Subtree)]
         wide = [one for one in found if not any(o.contains(one) for o in found if o != one)]
         return tuple(sorted(wide, key=lambda one: one.text))
 
@@ -56,11 +56,11 @@ class View:
         return sha256(json.dumps(sorted({one.text for one in self.scopes})).encode()).hexdigest()[:32]
 
     @property
-    def _named(self) -> tuple[Scope | Subtree, ...]:
+    def _all_scopes(self) -> tuple[Scope | Subtree, ...]:
         return self.scopes or ()
 
     def _ids_of(self, kind: ScopeKind) -> tuple[str, ...]:
-        named = (one for one in self._named if isinstance(one, Scope) and one.kind is kind)
+        named = (one for one in self._all_scopes if isinstance(one, Scope) and one.kind is kind)
         return tuple(sorted({one.id for one in named}))
 
     def contains(self, scope: Scope | Subtree) -> bool:
@@ -88,8 +88,8 @@ class View:
     @property
     def description(self) -> str:
         """The scopes of the view, for messages."""
-        named = [one.text[:80] for one in self._named[:_NAMED]]
-        more = f" and {len(self._named) - _NAMED} more" if len(self._named) > _NAMED else ""
+        named = [one.text[:80] for one in self._all_scopes[:_NAMED]]
+        more = f" and {len(self._all_scopes) - _NAMED} more" if len(self._all_scopes) > _NAMED else ""
         return ", ".join(named) + more
 
     def narrow(self, scopes: Sequence[Scope | Subtree] | None, role: ViewRole | None) -> View:

@@ -158,7 +158,7 @@ class Documents:
             ]
 
         def note(made: Sequence[DocumentInfo | None]) -> dict[str, Any]:
-            return {"stored": [None if info is None else _noted(info) for info in made]}
+            return {"stored": [None if info is None else _note_of(info) for info in made]}
 
         return await self._access.once(request, change, note, read)
 
@@ -438,7 +438,7 @@ def _digest(value: CheckedValue) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _noted(info: DocumentInfo) -> dict[str, Any]:
+def _note_of(info: DocumentInfo) -> dict[str, Any]:
     """Return what is noted about a stored document: its version and moments."""
     return {
         "version": info.version,

@@ -157,13 +157,13 @@ def _with_guard(called: str, method: Callable[..., Any]) -> Callable[..., Any]:
         restricted = guard.iterate
 
     @functools.wraps(method)
-    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         access: Access = self._access
         if access.view is None:
             return method(self, *args, **kwargs)
         return restricted(access, access.view, self, args, kwargs)
 
-    return as_coroutine_function(guarded, method)
+    return as_coroutine_function(call_guarded, method)
 
 
 class _Guard:

@@ -132,7 +132,7 @@ class Redaction:
         if request is None or not request.repeats:
             return False
         found = await log.find(message_id, redacted=True)
-        erased = [event async for _, event in log.erased([message_id])]
+        erased = [event async for _, event in log.erasures_of([message_id])]
         erased += [] if found is None or not found.is_redacted else [found]
         for event in erased:  # the earlier attempt may have been cut off before it did this
             await self._finish(log, event)

@@ -491,7 +491,7 @@ class Entries:
                 f"the entry under key {call.draft.key!r} was retired: delete it first, or take another key",
                 key.id,
             )
-        if call.mode == "update" and not await self.trust.unblocked(key.tenant, [record]):
+        if call.mode == "update" and not await self.trust.without_blocked(key.tenant, [record]):
             raise Conflict(
                 f"the entry under key {call.draft.key!r} is hidden by a blocked source", record.key.id
             )
@@ -526,7 +526,7 @@ class Entries:
 
     async def _refuse_unseen(self, record: Record) -> None:
         """Raise `NotFound` for an entry that a blocked source hides."""
-        if not await self.trust.unblocked(record.key.tenant, [record]):
+        if not await self.trust.without_blocked(record.key.tenant, [record]):
             raise NotFound(record.key.id)
 
     async def _refuse_hidden(self, record: Record, draft: EntryDraft) -> None:

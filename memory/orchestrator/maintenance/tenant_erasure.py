@@ -135,7 +135,7 @@ class TenantErasure:
         if (error := done.away.get(archive.name)) is not None:
             raise error
         name = ERASE_SUBTREE if isinstance(place, Under) else ERASE_TENANT
-        said = _said(place)
+        said = _note_of(place)
         key = Key(
             SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, name, *map(str, said.values()))
         )
@@ -310,7 +310,7 @@ def _prefix(place: Place) -> str:
     return place.prefixes[0] if isinstance(place, Under) else ""
 
 
-def _said(place: Place) -> dict[str, JsonValue]:
+def _note_of(place: Place) -> dict[str, JsonValue]:
     """Return what the step notes of the place."""
     return {"tenant": place.tenant} | ({"prefix": _prefix(place)} if isinstance(place, Under) else {})
 

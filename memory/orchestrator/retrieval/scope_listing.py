@@ -91,7 +91,7 @@ class ScopeDirectory:
                     texts, is_last = await self._texts(tenant, sources, after, limit)
                     batch, beyond = _cut(texts, _depth_below(prefix, max_depth))
                     is_last = is_last or (beyond is not None and not beyond.startswith(prefix))
-                found += await self._held(tenant, batch)
+                found += await self._drop_empty(tenant, batch)
                 if len(found) > limit or (len(found) == limit and not is_last):
                     last = found[limit - 1].scope
                     depth = None if last.text in exact else max_depth
@@ -135,7 +135,7 @@ class ScopeDirectory:
 
     # -- counting ----------------------------------------------------------------------
 
-    async def _held(self, tenant: str, batch: Sequence[tuple[Scope, bool]]) -> list[ScopeInfo]:
+    async def _drop_empty(self, tenant: str, batch: Sequence[tuple[Scope, bool]]) -> list[ScopeInfo]:
         """Return what the scopes hold, without those that hold nothing.
 
         The second value says whether a path stands for its whole subtree.

@@ -124,14 +124,14 @@ class Trust:
 
         A record without origins is only checked by the recall gate.
         """
-        records = await self.unblocked(tenant, records)
+        records = await self.without_blocked(tenant, records)
         return [
             record
             for record, is_shown in zip(records, await self.readable_flags(records), strict=True)
             if is_shown
         ]
 
-    async def unblocked(self, tenant: str, records: Sequence[Record]) -> Sequence[Record]:
+    async def without_blocked(self, tenant: str, records: Sequence[Record]) -> Sequence[Record]:
         """Return the records that no blocked source hides."""
         if any(all_in(record.fields) for record in records):
             trusted = condition(visible(await self.blocked_sources.load(tenant)))

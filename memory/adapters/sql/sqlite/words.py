@@ -64,12 +64,12 @@ class Vocabulary(NamedTuple):
     def same_as(self, other: Vocabulary) -> bool:
         """Whether both have the same postings, in any order."""
         return self.held.keys() == other.held.keys() and all(
-            listed == other.held[word] or _sorted(listed) == _sorted(other.held[word])
+            listed == other.held[word] or _in_order(listed) == _in_order(other.held[word])
             for word, listed in self.held.items()
         )
 
 
-def _sorted(listed: tuple[str, str]) -> list[tuple[str, str]]:
+def _in_order(listed: tuple[str, str]) -> list[tuple[str, str]]:
     return sorted(zip(*(part.split(",") for part in listed), strict=True))
 
 

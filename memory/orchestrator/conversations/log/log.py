@@ -524,9 +524,9 @@ class Log:
 
     async def erased_ids(self, message_ids: Iterable[str]) -> set[str]:
         """Return the ids under which messages were erased."""
-        return {name async for name, _ in self.erased(message_ids)}
+        return {name async for name, _ in self.erasures_of(message_ids)}
 
-    async def erased(self, message_ids: Iterable[str]) -> AsyncIterator[tuple[str, Event]]:
+    async def erasures_of(self, message_ids: Iterable[str]) -> AsyncIterator[tuple[str, Event]]:
         """Yield the erased messages that had one of these ids, with the id."""
         hashes = {erased_id(self.life.session_id, name): name for name in message_ids}
         names, most = list(hashes), self._placement.settings.page
