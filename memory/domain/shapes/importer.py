@@ -215,7 +215,8 @@ def _refuse_foreign(format: str, fields: Fields) -> None:
 def _path_of_part(fields: Fields, kinds: set[str]) -> str:
     """Return the path of the first part of these kinds, or of the role."""
     for number, part in enumerate(_objects(fields.get("content"))):
-        if part.get("type") in kinds:
+        kind = part.get("type")
+        if isinstance(kind, str) and kind in kinds:
             return f"content[{number}].type"
     return "role"
 

@@ -14,7 +14,7 @@ MUTATIONS = {
         "    while puts:\n",
         "    (stands,) = await self._store.get(MANIFESTS, [upload.key])\n    digest ="
         " hashlib.sha256(b''.join(portion)).hexdigest()\n    ahead = _Upload(upload.life, upload.key,"
-        " upload.name, upload.reservation, None, sum(map(len, portion)), len(portion))\n    early ="
+        " upload.name, upload.reservation, None, None, sum(map(len, portion)), len(portion))\n    early ="
         " self._manifest(ahead, 'a', 'text/plain', digest, stands)\n    await self._at_its_place(early,"
         " stands)\n    while puts:\n",
     ),
