@@ -74,7 +74,9 @@ class AsyncFileOnDisk(FileOnDisk):
 
 
 @pytest.fixture(autouse=True)
-def _snapshots_of_ours(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _snapshots_of_ours(memory: Memory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # tests of symbolic links write to the working directory
+
     def get_directory_snapshot(base_path: str) -> dict[str, str]:
         page = BlockingMemory(memory).documents.list(SCOPE, values=True)
         return {one.key: one.value.decode() for one in page.documents}  # type: ignore[attr-defined]
