@@ -344,3 +344,13 @@ def test_the_blocking_twin_has_views() -> None:
             view.write("x", scope=ADA)
         with pytest.raises(Forbidden):
             list(view.entries.iterate(Scope.user("bob")))
+
+
+async def test_an_erasure_in_a_view_counts_as_without_one(memory: Memory) -> None:
+    view = memory.restrict(["path:teams/red/**", ADA])
+    for scope in ("path:teams/red/", "path:teams/red/notes/", ADA):
+        await memory.write("tea", scope=scope)
+        await memory.documents.put(scope, "key", 1)
+    below = (await view.admin.erase("path:teams/red/**")).to_dict()
+    assert below == {"entries": 2, "sessions_left": [], "documents": 2, "scopes": 2}
+    assert (await view.admin.erase(ADA)).to_dict() == {**below, "entries": 1, "documents": 1, "scopes": 1}

@@ -19,9 +19,11 @@ LIST_LIMIT = 100
 class ScopeListing:
     """The scopes of a tenant that hold something.
 
-    page = await memory.scopes.list(prefix=Scope.path("users"), max_depth=2)
-    for one in page.scopes:
-        print(one.scope, one.entries, one.documents)
+        page = await memory.scopes.list(prefix=Scope.path("users"), max_depth=2)
+        for one in page.scopes:
+            print(one.scope, one.entries, one.documents)
+
+    A restricted view lists its own scopes.
     """
 
     def __init__(self, access: Access) -> None:

@@ -54,9 +54,8 @@ async def hide_outside(access: Access, result: T) -> T:
             )
         case ErasedScope():
             visible = await access.visible_sessions(changed.sessions_left)
-            changed = ErasedScope(
-                int(changed), [one for one in changed.sessions_left if one in visible], scopes=changed.scopes
-            )
+            left = [one for one in changed.sessions_left if one in visible]
+            changed = ErasedScope(int(changed), left, changed.documents, changed.scopes)
         case PromotionReport():
             await _hide_in_report(access, changed)
     return changed  # type: ignore[no-any-return]
