@@ -218,6 +218,14 @@ async def test_many_scopes_are_listed_page_by_page(memory: Memory) -> None:
             assert await listed(memory, limit, prefix=root, max_depth=1) == [(top, there, 0, 0)]
 
 
+async def test_cursors_hold_any_tenant_and_scope(plain: Memory) -> None:
+    memory = plain.for_tenant("\x01" * 512)
+    last = Scope.path(*["\x02" * 128] * 7, "\x02" * 115)
+    paths = [Scope.path("\x01"), Scope.path(*last.labels[:-1]), last]
+    await memory.write_many([{"content": "tea", "scope": path} for path in paths])
+    assert [one[0] for one in await listed(memory, 1)] == [path.text for path in paths]
+
+
 async def test_wrong_questions_for_scopes_say_what_to_do(plain: Memory) -> None:
     for asked, said in (
         ({"prefix": USER}, "kind='user'"),

@@ -8,7 +8,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import MAX_LABELS, Scope, ScopeKind, Subtree
 from memory.domain.scopes import ScopePage
 from memory.facade.arguments import scope_or_subtree
-from memory.facade.runtime.access import MAX_CURSOR_BYTES, Access
+from memory.facade.runtime.access import Access
 from memory.facade.runtime.view_guard import guard_calls
 
 LIST_LIMIT = 100
@@ -72,8 +72,8 @@ class ScopeListing:
         )
 
 
-_CURSOR_BYTES = 16 * MAX_CURSOR_BYTES
-"""A cursor holds the tenant and the text of a scope, both encoded."""
+_CURSOR_BYTES = 16 * 1024
+"""A cursor holds the tenant and the text of a scope, a byte in up to eight."""
 
 
 def _prefixes(prefix: object, kind: object) -> list[str]:
