@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
+from memory.cli.options import CursorOption
 from memory.cli.short_ids import id_of, numbers_of
 
 if TYPE_CHECKING:
@@ -127,12 +128,7 @@ async def list_artifacts(
     cli: Cli,
     session_id: SessionId,
     limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of artifacts.")] = 50,
-    cursor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
-        ),
-    ] = None,
+    cursor: CursorOption = None,
 ) -> int:
     """List the artifacts of a session.
 

@@ -10,6 +10,7 @@ import typer
 from memory.cli.command import Cli, command
 from memory.cli.options import (
     AsOfOption,
+    CursorOption,
     KnownAtOption,
     MetadataOption,
     ScopeOption,
@@ -329,12 +330,7 @@ async def list_entries(
     ] = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="List the oldest entries first.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 20,
-    cursor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
-        ),
-    ] = None,
+    cursor: CursorOption = None,
 ) -> int:
     """List the entries of a scope, newest first.
 
@@ -389,12 +385,7 @@ async def browse(
         bool, typer.Option("--include-retired", help="List retired entries too.")
     ] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 50,
-    cursor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
-        ),
-    ] = None,
+    cursor: CursorOption = None,
 ) -> int:
     """List entries of all scopes, last changed first.
 

@@ -38,6 +38,12 @@ KnownAtOption = Annotated[
 ]
 
 
+CursorOption = Annotated[
+    str | None,
+    typer.Option(metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."),
+]
+
+
 def moment(field: str, text: str | None) -> Any:
     """Parse the time that an option gives."""
     from memory.domain import validation

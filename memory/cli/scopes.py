@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory.cli.command import Cli, command
+from memory.cli.options import CursorOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,12 +31,7 @@ async def scopes(
         typer.Option(metavar="N", help="Show paths with more labels as the path with so many."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 100,
-    cursor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
-        ),
-    ] = None,
+    cursor: CursorOption = None,
 ) -> int:
     """List the scopes that hold something, with counts.
 

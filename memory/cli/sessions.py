@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command, is_utf8
-from memory.cli.options import TagsOption
+from memory.cli.options import CursorOption, TagsOption
 from memory.cli.transfer import open_input, progress
 
 if TYPE_CHECKING:
@@ -49,12 +49,7 @@ async def list_sessions(
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Only sessions of this user.")] = None,
     tag: TagsOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of sessions.")] = 50,
-    cursor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
-        ),
-    ] = None,
+    cursor: CursorOption = None,
 ) -> int:
     """List sessions, last used first.
 

@@ -88,12 +88,13 @@ from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of
 from memory.orchestrator.storage.requests import Request, RequestMark
 from memory.orchestrator.storage.session_keys import scope_of as conversation_scope
+from memory.orchestrator.storage.session_keys import sessions_of
 from memory.policies.browse_cursor import cursor_behind, place_of
 from memory.policies.entry_query import EntryQuery, SearchMode, where_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Condition, In, Or, Tenant, Where, within
+from memory.ports.query import Condition, Tenant, Where, within
 from memory.ports.record import Key, Partition
 
 log = logging.getLogger(__name__)
@@ -1159,14 +1160,6 @@ def _check_vector_search(asked: EntryQuery, text: str, *, expanding: bool, stage
 def _entry_notes(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return what is noted about entries that a request has stored."""
     return {"entries": [(entry.id, entry.version) for entry in entries]}
-
-
-def sessions_of(scopes: Iterable[Scope | Subtree]) -> Condition:
-    """Return the condition of the sessions of these scopes and of their users."""
-    exact = [scope for scope in scopes if isinstance(scope, Scope)]
-    users = tuple(scope.id for scope in exact if scope.kind is ScopeKind.USER)
-    conversations = tuple(conversation_scope(scope.id) for scope in exact if scope.kind is ScopeKind.SESSION)
-    return Or((In("subject", users), In("scope", conversations)))
 
 
 def _kind_of(scope: Scope | str | None) -> ScopeKind | None:

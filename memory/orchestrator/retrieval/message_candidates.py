@@ -17,7 +17,7 @@ from memory.orchestrator.embeddings.passages import FoundPassage, by_record
 from memory.orchestrator.storage.collections import MESSAGES, PASSAGES
 from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.storage.session_keys import scope_of, sessions_of
 from memory.orchestrator.storage.steps import step
 from memory.policies.entry_query import EntryQuery, SearchMode
 from memory.policies.question import Question
@@ -25,7 +25,7 @@ from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
 from memory.ports.candidate_scan import stack_vectors
 from memory.ports.candidates import CandidateColumns, Candidates
-from memory.ports.query import Condition, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
+from memory.ports.query import Condition, Ge, IsNull, Lt, Not, Partitions, Tenant, all_of, within
 from memory.ports.record import Partition
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def heard_in(asked: EntryQuery) -> MessageQuery | None:
     if users:
         return MessageQuery(
             Tenant(asked.tenant),
-            all_of(Or((In("subject", users), In("scope", sessions))), since, before),
+            all_of(sessions_of(asked.scopes), since, before),
             asked.mode,
         )
     where = [Partition(asked.tenant, session) for session in sessions]

@@ -18,12 +18,10 @@ from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
+from memory.policies.visibility import unexpired
 from memory.ports.collections import Collection
 from memory.ports.query import (
     Condition,
-    Ge,
-    IsNull,
-    Or,
     Query,
     Tenant,
     Under,
@@ -181,7 +179,7 @@ class ScopeDirectory:
 
     @property
     def _is_live(self) -> Condition:
-        return Or((IsNull("expires_at"), Ge("expires_at", self._placement.now())))
+        return unexpired(self._placement.now())
 
 
 def _is_session(scope: Scope, sessions: Mapping[str, str]) -> bool:

@@ -1,9 +1,13 @@
-"""The scope of a session's records and the key of the session, from its id."""
+"""The scope of a session's records, the session's key, and the sessions of scopes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from memory.domain import ids
+from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.orchestrator.storage.split import CONVERSATION
+from memory.ports.query import Condition, In, Or
 from memory.ports.record import Key
 
 
@@ -17,3 +21,11 @@ def scope_of(session_id: str) -> str:
 
 def session_key(tenant: str, session_id: str) -> Key:
     return Key(tenant, ids.derived_id(tenant, scope_of(session_id), "session"))
+
+
+def sessions_of(scopes: Iterable[Scope | Subtree]) -> Condition:
+    """Return the condition of the sessions of these scopes and of their users."""
+    exact = [scope for scope in scopes if isinstance(scope, Scope)]
+    users = tuple(scope.id for scope in exact if scope.kind is ScopeKind.USER)
+    conversations = tuple(scope_of(scope.id) for scope in exact if scope.kind is ScopeKind.SESSION)
+    return Or((In("subject", users), In("scope", conversations)))

@@ -226,7 +226,7 @@ class WindowCopies:
         store, key = self._store(life), copy_key(life)
         if store is not None and key not in self._writing and len(self._writing) < MOST_AT_ONCE:
             self._writing.add(key)
-            self._spawn(self._discard(store, Purge(ARTIFACTS, key, at=copy.version)), key)
+            self._spawn(self._apply("copies.discard", store, Purge(ARTIFACTS, key, at=copy.version)), key)
 
     def _spawn(self, work: Coroutine[Any, Any, None], key: Key) -> None:
         def end(task: asyncio.Task[None]) -> None:
@@ -267,9 +267,6 @@ class WindowCopies:
         if store.epoch != run:
             return
         await self._apply("copies.write", store, Put(ARTIFACTS, record, when))
-
-    async def _discard(self, store: Store, purge: Purge) -> None:
-        await self._apply("copies.discard", store, purge)
 
     async def _apply(self, name: str, store: Store, write: Put | Purge) -> None:
         answer = await self._placement.answer(store, self._placement.write_one(name, store, write))
