@@ -42,8 +42,8 @@ RARE_MUTATIONS: dict[str, Mutation] = {
     "the-past-expires-by-today": Mutation(
         visibility,
         "filter_of",
-        'Ge("expires_at", asked.known_at or now)',
-        'Ge("expires_at", now)',
+        "unexpired(asked.known_at or now)",
+        "unexpired(now)",
         ("an expiry is put off",),
     ),
     "home-is-read-before-the-cache": Mutation(
