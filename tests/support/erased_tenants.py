@@ -109,15 +109,15 @@ async def standing(engine: Engine, tenant: str) -> dict[tuple[str, str, Key], Re
     return found
 
 
-async def under_way(engine: Engine) -> bool | None:
-    """Whether an erasure of a tenant is under way; None where it is over. False where
+async def under_way(engine: Engine, kind: str = ERASE_TENANT) -> bool | None:
+    """Whether an erasure of this kind is under way; None where it is over. False where
     none had begun.
     """
     graves = Query(
         OPERATIONS, Everywhere(), types=frozenset({RowType.RECORD, RowType.TOMBSTONE}), limit=1_000
     )
     rows = (await engine.topology.archive.query(graves)).records
-    if any(isinstance(row, Record) and row.fields["kind"] == ERASE_TENANT for row in rows):
+    if any(isinstance(row, Record) and row.fields["kind"] == kind for row in rows):
         return True
     return None if any(isinstance(row, Tombstone) for row in rows) else False
 

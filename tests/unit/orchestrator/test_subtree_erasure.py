@@ -16,11 +16,9 @@ from memory.domain.scope import Scope
 from memory.orchestrator.documents.documents import PutRequest
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.maintenance.tenant_erasure import ERASE_SUBTREE
-from memory.orchestrator.storage.collections import OPERATIONS, RELATIONS
-from memory.ports.query import Everywhere, Query, RowType
-from memory.ports.record import Record, Tombstone
+from memory.orchestrator.storage.collections import RELATIONS
 from tests.support.depth import NIGHTLY, PROVING
-from tests.support.erased_tenants import AtCalls, Lengths, fill, standing
+from tests.support.erased_tenants import AtCalls, Lengths, fill, standing, under_way
 from tests.unit.orchestrator.test_tenants import Died, dies, swept
 from tests.unit.orchestrator.world import DURABLE, TENANT, VOLATILE, World
 
@@ -48,15 +46,6 @@ async def fill_paths(engine: Engine, scopes: tuple[Scope, ...], word: str) -> li
     return entries
 
 
-async def under_way(engine: Engine) -> bool | None:
-    """Whether an erasure is under way; None after it, False if none had begun."""
-    types = frozenset({RowType.RECORD, RowType.TOMBSTONE})
-    rows = (await engine.topology.archive.query(Query(OPERATIONS, Everywhere(), types=types))).records
-    if any(isinstance(row, Record) and row.fields["kind"] == ERASE_SUBTREE for row in rows):
-        return True
-    return None if any(isinstance(row, Tombstone) for row in rows) else False
-
-
 async def dying_at(number: int, name: str) -> list[str] | None:
     """What is wrong after an eraser that died at its call of this number; None where it
     makes fewer calls.
@@ -73,7 +62,7 @@ async def dying_at(number: int, name: str) -> list[str] | None:
     if not died.happened:
         return None
     other = await world.another_process()
-    begun = await under_way(other)
+    begun = await under_way(other, ERASE_SUBTREE)
     later = (
         await other.entries.write(TENANT, EntryDraft(scope=INSIDE[1], content="written since"))
         if begun is not False
@@ -81,7 +70,7 @@ async def dying_at(number: int, name: str) -> list[str] | None:
     )
     engine = await swept(world)
     after = await standing(engine, TENANT)
-    wrong = [] if not await under_way(engine) else ["its operation is left"]
+    wrong = [] if not await under_way(engine, ERASE_SUBTREE) else ["its operation is left"]
     if later is not None and await engine.entries.get(TENANT, later.id) is None:
         wrong.append("an entry that was written since is lost")
     for (store, kind, key), row in before.items():
