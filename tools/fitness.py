@@ -96,8 +96,12 @@ class Outcome:
         return f"| {name} | {self.passed} | {self.failed} | {'; '.join(reasons) or '-'} |"
 
 
-def read_outcome(report: Path) -> Outcome:
-    """Read what pytest wrote; a run that wrote nothing failed."""
+def read_outcome(report: Path, status: int = 0) -> Outcome:
+    """Read what pytest wrote. A run that wrote nothing failed.
+
+    A run with another exit status than 0 failed too, for example if a required backend
+    did not run.
+    """
     if not report.exists():
         return Outcome(failed=1)
     passed, failed = 0, 0
@@ -111,7 +115,7 @@ def read_outcome(report: Path) -> Outcome:
             reasons.append(found.get("message", ""))
         else:
             passed += 1
-    return Outcome(passed, failed, tuple(skipped), tuple(not_applicable))
+    return Outcome(passed, failed or int(status != 0), tuple(skipped), tuple(not_applicable))
 
 
 def run(name: str, flags: Sequence[str], *, in_ci: bool) -> Outcome:
@@ -127,8 +131,8 @@ def run(name: str, flags: Sequence[str], *, in_ci: bool) -> Outcome:
         **({} if in_ci else {"MEMORY_NIGHTLY": "1"}),
     }
     command = [str(python), "-m", "pytest", "-q", f"--junitxml={report}", "-o", "filterwarnings=default"]
-    subprocess.run([*command, str(FITNESS / name), *flags], cwd=ROOT, env=environment)
-    return read_outcome(report)
+    ended = subprocess.run([*command, str(FITNESS / name), *flags], cwd=ROOT, env=environment)
+    return read_outcome(report, ended.returncode)
 
 
 def main(arguments: Iterable[str]) -> int:

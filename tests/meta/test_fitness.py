@@ -26,6 +26,10 @@ def test_each_outcome_is_counted_once(tmp_path: Path) -> None:
 
 def test_a_run_without_a_report_or_without_tests_is_not_good(tmp_path: Path) -> None:
     assert not fitness.read_outcome(tmp_path / "missing.xml").is_good
+    good = tmp_path / "good.xml"
+    good.write_text('<testsuites><testcase name="a"/></testsuites>')
+    assert fitness.read_outcome(good).is_good
+    assert not fitness.read_outcome(good, status=1).is_good, "a required backend may not have run"
     empty = tmp_path / "empty.xml"
     empty.write_text("<testsuites/>")
     assert not fitness.read_outcome(empty).is_good

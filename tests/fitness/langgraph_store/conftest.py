@@ -33,13 +33,14 @@ def vector_store(place: suites.Place, fake_embeddings: Any) -> EntryStore:
     return place.make(index={"dims": fake_embeddings.dims, "embed": fake_embeddings})
 
 
-IN_CI = ("test_base_suite", "test_sqlite_suite", "test_store")
-"""The files that CI runs, on the default file."""
+IN_CI = ("test_store", "test_base_suite", "test_sqlite_suite")
+"""The files that CI runs on the default file, and the first one on servers too."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave what repeats other tests, and servers, to `make nightly`."""
     for item in items:
-        if item.path.stem not in IN_CI or item.get_closest_marker("server"):
+        on_servers = item.get_closest_marker("server") is not None
+        if item.path.stem not in (IN_CI[:1] if on_servers else IN_CI):
             item.add_marker(pytest.mark.nightly)
