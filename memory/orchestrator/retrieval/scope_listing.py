@@ -7,8 +7,9 @@ each batch of them is counted, and scopes that hold nothing are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, ScopeKind
@@ -72,33 +73,45 @@ class ScopeDirectory:
         labels are shown as the path with so many, and counted with it. The prefixes of
         `exact` stand for one scope each.
         """
-        after = "" if cursor is None else _place(cursor, tenant)
+        begin = "" if cursor is None else _place(cursor, tenant)
         found: list[ScopeInfo] = []
-        for prefix in prefixes:
-            sources = self._sources(prefix)
-            if after and after > prefix and not after.startswith(prefix):
-                continue
-            if prefix in exact and after >= prefix:
-                continue
-            if after < prefix:  # it is a place below an earlier prefix
-                after = ""
-            while True:
-                if prefix in exact:
-                    batch, beyond, is_last = [(Scope.parse(prefix), False)], None, True
-                else:
-                    texts, is_last = await self._texts(tenant, sources, after, limit)
-                    batch, beyond = _cut(texts, _depth_below(prefix, max_depth))
-                    is_last = is_last or (beyond is not None and not beyond.startswith(prefix))
-                found += await self._drop_empty(tenant, batch)
-                if len(found) > limit or (len(found) == limit and not is_last):
-                    last = found[limit - 1].scope
-                    depth = None if last.text in exact else max_depth
-                    return ScopePage(found[:limit], _cursor(tenant, last, depth))
-                if is_last:
-                    break
-                after = beyond or texts[-1]
-            after = ""
+        async for batch in self._batches(tenant, prefixes, begin, limit + 1, max_depth, exact):
+            found += await self._drop_empty(tenant, batch)
+            if len(found) > limit:
+                last = found[limit - 1].scope
+                depth = None if last.text in exact else max_depth
+                return ScopePage(found[:limit], _cursor(tenant, last, depth))
         return ScopePage(found)
+
+    async def _batches(
+        self,
+        tenant: str,
+        prefixes: Sequence[str],
+        begin: str,
+        size: int,
+        max_depth: int | None,
+        exact: Container[str],
+    ) -> AsyncIterator[list[tuple[Scope, bool]]]:
+        """Yield the scopes after `begin` in order, some at a time.
+
+        With each comes whether it stands for its whole subtree.
+        """
+        for is_exact, some in groupby(prefixes, key=lambda prefix: prefix in exact):
+            if is_exact:
+                named = [(Scope.parse(text), False) for text in some if text > begin]
+                for start in range(0, len(named), size):
+                    yield named[start : start + size]
+                continue
+            for prefix in some:
+                if begin > prefix and not begin.startswith(prefix):
+                    continue
+                after, is_last = begin if begin.startswith(prefix) else "", False
+                while not is_last:
+                    texts, is_last = await self._texts(tenant, self._sources(prefix), after, size)
+                    batch, beyond = _cut(texts, _depth_below(prefix, max_depth))
+                    yield batch
+                    is_last = is_last or (beyond is not None and not beyond.startswith(prefix))
+                    after = beyond or texts[-1] if texts else ""
 
     def _sources(self, prefix: str) -> list[_Source]:
         topology = self._placement.topology
