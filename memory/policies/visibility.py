@@ -113,7 +113,7 @@ def _asks_for_the_present(at: datetime, now: datetime) -> bool:
     return at >= now - PRESENT
 
 
-def unexpired(at: datetime) -> Condition:
+def unexpired_filter(at: datetime) -> Condition:
     """Return the filter for records that have not expired at a moment."""
     return Or((IsNull("expires_at"), Ge("expires_at", at)))
 
@@ -122,7 +122,7 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
     """Return the filter for visible records at the queried time."""
     at = asked.as_of or asked.known_at
     return all_of(
-        unexpired(asked.known_at or now),
+        unexpired_filter(asked.known_at or now),
         past_filter("valid_from", at, now) if at is not None else None,
         Or((IsNull("valid_to"), Gt("valid_to", at or now))) if not asked.include_retired else None,
         Ge("created_at", asked.since) if asked.since else None,

@@ -168,7 +168,7 @@ async def update(run: Run, op: Operation) -> None:
     if life is not None and op.number % 2:
         stale = version_text(op.number)
         refused = await run.ask(op, "update", entry_id, **changes, expected_version=stale)
-        refused.refused("VersionConflict" if life.active(refused.begun) else "NotFound")
+        refused.refused("NotFound" if life.now.expired(refused.begun) else "VersionConflict")
         expected = life.now.fields["version"]
     said = await run.ask(op, "update", entry_id, **changes, expected_version=expected)
     run.model.updated(said, op.tenant, entry_id, changes)

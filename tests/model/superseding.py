@@ -138,7 +138,7 @@ def upserted(model: Model, said: Said, tenant: str, draft: dict[str, Any]) -> Id
     life = model.lives.get(key)
     if life is not None and life.now.expired(said.begun):
         if model.held(tenant, life):
-            said.refused("LegalHoldActive")
+            said.refused("Conflict")
             return None
         model.bury(tenant, [life.id], said.begun)
         life = None

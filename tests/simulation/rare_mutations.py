@@ -42,8 +42,8 @@ RARE_MUTATIONS: dict[str, Mutation] = {
     "the-past-expires-by-today": Mutation(
         visibility,
         "filter_of",
-        "unexpired(asked.known_at or now)",
-        "unexpired(now)",
+        "unexpired_filter(asked.known_at or now)",
+        "unexpired_filter(now)",
         ("an expiry is put off",),
     ),
     "home-is-read-before-the-cache": Mutation(

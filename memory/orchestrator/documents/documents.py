@@ -59,7 +59,7 @@ from memory.orchestrator.storage.topology import part_of
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import where_of
-from memory.policies.visibility import is_expired, unexpired
+from memory.policies.visibility import is_expired, unexpired_filter
 from memory.ports.query import (
     Condition,
     Count,
@@ -410,7 +410,7 @@ class Documents:
 
     @property
     def _is_live(self) -> Condition:
-        return unexpired(self._placement.now())
+        return unexpired_filter(self._placement.now())
 
     def _query(
         self,

@@ -19,7 +19,7 @@ from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
-from memory.policies.visibility import unexpired
+from memory.policies.visibility import unexpired_filter
 from memory.ports.collections import Collection
 from memory.ports.query import (
     Condition,
@@ -192,7 +192,7 @@ class ScopeDirectory:
 
     @property
     def _is_live(self) -> Condition:
-        return unexpired(self._placement.now())
+        return unexpired_filter(self._placement.now())
 
 
 def _is_session(scope: Scope, sessions: Mapping[str, str]) -> bool:
