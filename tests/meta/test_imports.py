@@ -19,6 +19,7 @@ DRIVERS = ("numpy", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "token
 VIOLATIONS = {
     "inward": ("memory/ports/contract/wrong.py", "import memory.orchestrator.storage.collections"),
     "commands-apart": ("memory/commands/wrong.py", "import memory.facade.runtime.access"),
+    "servers-thin": ("memory/server/wrong.py", "import memory.orchestrator.storage.collections"),
     "facade-no-circle": ("memory/facade/config/values.py", "def late():\n    import memory.facade.memory"),
     "records-only": ("memory/adapters/wrong_entries.py", "import memory.orchestrator.storage.collections"),
     "adapters-apart": ("memory/adapters/in_memory/wrong.py", "import memory.adapters.sql"),
