@@ -8,6 +8,7 @@ from starlette.middleware import Middleware
 from memory.facade.memory import Memory
 from memory.server.callers import Authenticator
 from memory.server.gate import Gate
+from memory.server.paths import EncodedPaths
 from memory.server.problems import add_problem_handlers
 from memory.server.routes import ROUTERS
 from memory.server.settings import ServerSettings
@@ -26,7 +27,10 @@ def create_app(memory: Memory, settings: ServerSettings, authenticator: Authenti
         version="1",
         docs_url=None,
         redoc_url=None,
-        middleware=[Middleware(Gate, authenticator=authenticator, settings=settings)],
+        middleware=[
+            Middleware(EncodedPaths),
+            Middleware(Gate, authenticator=authenticator, settings=settings),
+        ],
     )
     app.state.memory, app.state.settings = memory, settings
     add_problem_handlers(app)

@@ -6,6 +6,26 @@ Each module has a `router`. Add it to `ROUTERS`, and a route takes its caller as
 
 from __future__ import annotations
 
-from memory.server.routes import entries, health
+from memory.server.routes import (
+    admin,
+    commands,
+    documents,
+    entries,
+    health,
+    promotion,
+    scopes,
+    sessions,
+    transfer,
+)
 
-ROUTERS = (health.router, entries.router)
+ROUTERS = (
+    health.router,
+    entries.router,
+    sessions.router,
+    documents.router,
+    scopes.router,
+    promotion.router,
+    admin.router,
+    transfer.router,
+    commands.router,
+)
