@@ -21,6 +21,7 @@ from memory.domain.session import (
     SessionInfo,
     SessionState,
 )
+from memory.facade.resources.delegation import DelegatedEntry, Delegation
 from memory.facade.resources.session import Session
 
 _SCALARS: Final = (bool, int, float, str, type(None))
@@ -99,12 +100,18 @@ class _Deleted(BaseModel):
     is_complete: bool
 
 
+class _Delegation(BaseModel):
+    entries: list[DelegatedEntry]
+    text: str
+
+
 _MODELS: Final[Mapping[Any, Any]] = {
     Session: SessionInfo,
     FoundMessages: _Hits,
     ErasedScope: _Erased,
     SessionState: _State,
     DeletedEntry: _Deleted,
+    Delegation: _Delegation,
 }
 """The models of results that are no plain dataclasses."""
 

@@ -20,7 +20,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, create_model
 from starlette.responses import Response
 
-from memory.domain.errors import CompactionError, Conflict, NotFound
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
 from memory.facade.memory import NOUNS, Memory
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.resources.runs import Runs
@@ -367,6 +367,16 @@ async def _call(operation: Operation, memory: Memory, values: Values) -> Any:
         if isinstance(error.__cause__, Conflict):  # the client's own condition, see the routes of compactions
             raise error.__cause__ from None
         raise
+    except InvalidInput as error:
+        raise _with_field_names(error, operation.renames) from None
+
+
+def _with_field_names(error: InvalidInput, renames: Mapping[str, str]) -> InvalidInput:
+    """Return an error that names fields of the request in place of arguments."""
+    for name, argument in renames.items():
+        if re.match(rf"{argument}\b", error.field):
+            return InvalidInput(f"{name}{error.field.removeprefix(argument)}", error.problem)
+    return error
 
 
 def class_of_argument(call: str, argument: str) -> Any:

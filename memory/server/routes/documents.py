@@ -19,6 +19,7 @@ from memory.domain.document import Document, DocumentDelete, DocumentInfo, Docum
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.results import as_json
 from memory.domain.versions import ABSENT
+from memory.server.bodies import RequestBody
 from memory.server.callers import Caller, Reader
 from memory.server.operations import Operation, Values, add_operations
 from memory.server.requests import etag_of
@@ -64,10 +65,8 @@ class StoredDocuments(BaseModel):
     documents: list[ShownDocument | None]
 
 
-class Change(BaseModel):
+class Change(RequestBody):
     """One change of a document: a put, or a deletion."""
-
-    model_config = {"extra": "forbid", "strict": True}
 
     op: Literal["put", "delete"]
     scope: str
@@ -129,7 +128,7 @@ def _prepare_changes(caller: Caller, values: Values) -> None:
 
 
 def _change(change: Change, path: str) -> DocumentPut | DocumentDelete:
-    given = {name: getattr(change, name) for name in change.model_fields_set}
+    given = change.given()
     if given.get("expected_version") == repr(ABSENT):
         given["expected_version"] = ABSENT
     if given.pop("op") == "put":

@@ -16,6 +16,7 @@ from memory.domain.results import as_json
 from memory.domain.session import Context, HistoryItem, HistoryPage
 from memory.domain.versions import ABSENT
 from memory.formats import FORMATS, export_messages, system_prompt
+from memory.server.bodies import RequestBody
 from memory.server.callers import Caller
 from memory.server.operations import Operation, Values, add_operations, class_of_argument
 from memory.server.problems import bad_request
@@ -67,7 +68,7 @@ class ShownHistory(ShownMessages):
     cursor: str | None
 
 
-class NewCheckpoint(BaseModel):
+class CheckpointBody(RequestBody):
     """A checkpoint, as `POST …/checkpoints` returned it."""
 
     session_id: str
@@ -243,7 +244,7 @@ OPERATIONS = (
     # -- its window
     Operation("POST", f"{_SESSION}/checkpoints", "session.checkpoint", status=201),
     Operation("POST", f"{_SESSION}/roll-back", "session.roll_back", result="removed",
-              fields={"checkpoint": NewCheckpoint}, prepare=_prepare_roll_back),
+              fields={"checkpoint": CheckpointBody}, prepare=_prepare_roll_back),
     Operation("GET", f"{_SESSION}/compactions", "session.compactions", "reader", result="compactions"),
     Operation("POST", f"{_SESSION}/compactions", "session.compact", status=201, fields=_SUMMARY,
               omits=("summarise",), prepare=_prepare_compact),
