@@ -14,6 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias, Unpack, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter, Path, Query, Request
@@ -21,6 +22,7 @@ from pydantic import BaseModel, Field, create_model
 from starlette.responses import Response
 
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.versions import ABSENT
 from memory.facade.memory import NOUNS, Memory
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.resources.runs import Runs
@@ -28,11 +30,11 @@ from memory.facade.resources.session import Session
 from memory.facade.resources.tasks import Tasks
 from memory.facade.runtime.view_guard import CALLS, ViewCall
 from memory.server import paths as paths  # registers the convertor `text`
-from memory.server.bodies import RequestBody, unknown_name
+from memory.server.bodies import RequestBody
 from memory.server.callers import Admin, Caller, Operator, Reader, Role, Writer
 from memory.server.docstrings import Documentation
 from memory.server.json_types import field_type, model_of_result, shown_result
-from memory.server.problems import Problem, ProblemDocument, bad_request
+from memory.server.problems import Problem, bad_request
 from memory.server.rendering import json_response
 from memory.server.requests import (
     IdempotencyKey,
@@ -44,7 +46,7 @@ from memory.server.requests import (
     full_id,
     inner_cursor,
     is_unchanged,
-    link_next,
+    next_link,
     outer_cursor,
     request_id_of,
 )
@@ -161,10 +163,7 @@ def add_operations(router: APIRouter, operations: tuple[Operation, ...]) -> None
             summary=operation.summary or route.documentation.summary,
             description=route.documentation.text,
             operation_id=operation.id,
-            responses={
-                operation.status: {"model": operation.model or route.result_model},
-                "default": {"model": ProblemDocument, "description": "An error"},
-            },
+            responses={operation.status: {"model": operation.model or route.result_model}},
         )
 
 
@@ -241,19 +240,20 @@ class _Route:
                     "body", named, annotation=kind, default=inspect.Parameter.empty if needed else default
                 )
             )
-        for name, kind in self._headers().items():
+        for name, kind in self._headers.items():
             parameters.append(inspect.Parameter(name, named, annotation=kind, default=None))
         endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         endpoint.__name__ = self._operation.call.replace(".", "_")
         return endpoint
 
+    @cached_property
     def _headers(self) -> Values:
         operation, found = self._operation, dict[str, Any]()
         if "request_id" in self._parameters or operation.method == "POST":
             found["idempotency_key"] = IdempotencyKey
         if "expected_version" in self._parameters and "expected_version" not in operation.omits:
             found["if_match"] = IfMatch
-            if "_Expectation" in str(self._hints["expected_version"]):
+            if ABSENT in _members(self._hints["expected_version"]):
                 found["if_none_match"] = IfNoneMatch
         elif operation.method == "GET" and operation.etag is not None:
             found["if_none_match"] = IfNoneMatch
@@ -271,7 +271,7 @@ class _Route:
         **values: Any,
     ) -> Response:
         operation = self._operation
-        self._check_query(request)
+        self._refuse_conditions(request)
         for part in (query, body):
             if part is not None:
                 values |= {name: getattr(part, name) for name in part.model_fields_set}
@@ -297,11 +297,11 @@ class _Route:
         result = await _call(operation, memory, values)
         return await self._response(request, caller, asked, result, if_none_match)
 
-    def _check_query(self, request: Request) -> None:
-        """Refuse parameters of the query that the route does not have."""
-        known = [] if self._query is None else list(self._query.model_fields)
-        if unknown := [name for name in request.query_params if name not in known]:
-            raise bad_request(*unknown_name("parameter", unknown[0], known).values())
+    def _refuse_conditions(self, request: Request) -> None:
+        """Refuse a condition that this call cannot check."""
+        for header, name in (("If-Match", "if_match"), ("If-None-Match", "if_none_match")):
+            if header in request.headers and name not in self._headers and request.method != "GET":
+                raise bad_request(header, "cannot be checked by this call. Send the request without it")
 
     async def _response(
         self, request: Request, caller: Caller, asked: Values, result: Any, if_none_match: str | None
@@ -316,7 +316,7 @@ class _Route:
             content = operation.show(caller, result, asked)
         else:
             content = shown_result(result, operation.result)
-        headers = {"Cache-Control": "no-store"}
+        headers: dict[str, str] = {}
         cursor = content.get("cursor") if isinstance(content, dict) else None
         if cursor is not None:
             content["cursor"] = cursor = outer_cursor(caller, cursor)
@@ -325,9 +325,13 @@ class _Route:
             headers["ETag"] = etag_of(version)
             if operation.method == "GET" and is_unchanged(if_none_match, version):
                 return Response(status_code=304, headers=headers)
-        response = json_response(content, operation.status, headers=headers)
-        link_next(request, response, cursor)
-        return response
+        headers |= next_link(request, cursor)
+        return json_response(content, operation.status, headers=headers)
+
+
+def _members(hint: Any) -> list[Any]:
+    """Return the types of a union, and the values of its literals."""
+    return [one for part in get_args(hint) for one in (_members(part) or [part])]
 
 
 def _hints_of(function: Callable[..., Any]) -> Values:

@@ -26,14 +26,14 @@ class NamedCallers:
     """Takes a caller from its name: `Authorization: Bearer ROLE TENANT SCOPE…`."""
 
     def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+        self.memory = memory
 
     async def authenticate(self, headers: Headers) -> Caller:
         kind, *named = headers.get("Authorization", "").split(" ")
         if kind != "Bearer" or len(named) < 2:
             raise Unauthenticated
         role, tenant, *scopes = named
-        view, seen = self._memory.for_tenant(tenant), tuple(map(scope_or_subtree, scopes)) or None
+        view, seen = self.memory.for_tenant(tenant), tuple(map(scope_or_subtree, scopes)) or None
         if seen or role == "reader":
             view = view.restrict(seen, role="reader" if role == "reader" else None)
         return Caller(tenant, cast("Role", role), f"{role}-{tenant}", view, scopes=seen)
@@ -125,19 +125,33 @@ class Client:
 class Api:
     """The application over one memory."""
 
-    def __init__(self, memory: Memory, **settings: Any) -> None:
+    def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.app = create_app(memory, ServerSettings(**settings), NamedCallers(memory))
+        self._callers = NamedCallers(memory)
+        settings = ServerSettings(concurrency=1000, rate=1e6, burst=10**6)
+        self.app = create_app(memory, settings, self._callers)
+
+    def use(self, memory: Memory) -> None:
+        """Serve another memory from now on."""
+        self.memory = self._callers.memory = self.app.state.memory = memory
 
     def client(self, role: Role = "writer", tenant: str = TENANT, *scopes: str) -> Client:
         return Client(self.app, " ".join((role, tenant, *scopes)))
 
 
+@functools.cache
+def _shared() -> Api:
+    """One application for all tests, because its first requests take long."""
+    return Api(Memory("memory://"))
+
+
 @asynccontextmanager
 async def open_api(config: Any = "memory://", **options: Any) -> AsyncIterator[Api]:
-    """Open a memory, by default in memory, with the API over it."""
+    """Open a memory, by default in memory, with the API over it. One at a time."""
     given = {"embedder": "none", "tenant": TENANT, **options}
     if config == "memory://":
         given["accept_loss"] = True
     async with Memory(config, **given) as memory:
-        yield Api(memory)
+        api = _shared()
+        api.use(memory)
+        yield api

@@ -1,31 +1,41 @@
 """The routes of the HTTP API, one module for each resource.
 
-Each module has a `router`. Add it to `ROUTERS`, and a route takes its caller as
-`Reader`, `Writer`, `Admin` or `Operator`.
+Each module has a `router`, which `ROUTERS` lists. A route takes its caller as `Reader`,
+`Writer`, `Admin` or `Operator`.
 """
 
 from __future__ import annotations
 
 from memory.server.routes import (
     admin,
+    artifacts,
     commands,
     documents,
     entries,
     health,
+    listing,
     promotion,
+    relations,
     scopes,
+    scratchpads,
     sessions,
+    tenants,
     transfer,
 )
 
 ROUTERS = (
     health.router,
+    listing.router,
     entries.router,
+    relations.router,
+    artifacts.router,
+    scratchpads.router,
+    tenants.router,
     sessions.router,
     documents.router,
     scopes.router,
     promotion.router,
+    commands.router,
     admin.router,
     transfer.router,
-    commands.router,
 )

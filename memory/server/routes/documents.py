@@ -22,7 +22,8 @@ from memory.domain.versions import ABSENT
 from memory.server.bodies import RequestBody
 from memory.server.callers import Caller, Reader
 from memory.server.operations import Operation, Values, add_operations
-from memory.server.requests import etag_of
+from memory.server.requests import IfNoneMatch, etag_of, is_unchanged
+from memory.server.routes.artifacts import BYTES, INERT
 
 router = APIRouter(tags=["documents"])
 _ITEM = "/v1/documents/item"
@@ -202,26 +203,22 @@ add_operations(router, OPERATIONS)
 @router.get(
     "/v1/documents/raw",
     response_class=Response,
-    responses={200: {"content": {"application/octet-stream": {}}}},
-    operation_id="documents_raw_get",
+    responses={200: {"description": "The value", **BYTES}, 304: {"description": "Not modified"}},
 )
-async def read_raw(
+async def read_document(
     caller: Reader,
     scope: Annotated[str, Query(description="The scope of the document.")],
     key: Annotated[str, Query(description="Its key.")],
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Return the value of a document as an attachment: bytes, or JSON."""
+    """Return the value of a document as an attachment: bytes, or a text of JSON."""
     found = await caller.memory.documents.get(scope, key)
     if found is None:
         raise NotFound(key, "document")
-    is_bytes = isinstance(found.value, bytes)
-    data = found.value if is_bytes else json.dumps(found.value, ensure_ascii=False).encode()
-    headers = {
-        "ETag": etag_of(found.version),
-        "Content-Disposition": "attachment",
-        "Content-Security-Policy": "sandbox; default-src 'none'",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "no-store",
-    }
-    kind = "application/octet-stream" if is_bytes else "application/json"
-    return Response(data, headers=headers, media_type=kind)
+    headers = {**INERT, "ETag": etag_of(found.version), "Content-Disposition": "attachment"}
+    if is_unchanged(if_none_match, found.version):
+        return Response(status_code=304, headers=headers)
+    data = found.value
+    if not isinstance(data, bytes):
+        data = json.dumps(data, ensure_ascii=False).encode()
+    return Response(data, headers=headers, media_type="application/octet-stream")

@@ -11,6 +11,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import VersionConflict
 from memory.server.callers import Caller
 from memory.server.operations import Operation, Values, add_operations
+from memory.server.rendering import EntryView
 
 router = APIRouter(tags=["promotion"])
 _ENTRY = "/v1/memory/entries/{entry_id:text}"
@@ -41,10 +42,10 @@ _CONTENT: Values = {
 }
 
 OPERATIONS = (
-    Operation("POST", f"{_ENTRY}/promote", "memory.promote", status=201, etag="version",
+    Operation("POST", f"{_ENTRY}/promote", "memory.promote", status=201, etag="version", model=EntryView,
               example={"to": "user:ada", "tags": ["lasting"]}),
-    Operation("POST", "/v1/memory/compact", "memory.compact", status=201, etag="version", fields=_CONTENT,
-              omits=("callback",), prepare=_prepare_compact,
+    Operation("POST", "/v1/memory/compact", "memory.compact", status=201, etag="version", model=EntryView,
+              fields=_CONTENT, omits=("callback",), prepare=_prepare_compact,
               example={"entry_ids": ["0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8"], "content": "Ada drinks tea."}),
     Operation("GET", f"{_ENTRY}/why", "admin.why", "reader"),
 )  # fmt: skip

@@ -16,16 +16,15 @@ from starlette.types import Send
 from memory.domain.results import as_json
 from memory.facade.transfer.importer import IN_MEMORY, ImportReport
 from memory.server.callers import Admin
-from memory.server.problems import ProblemDocument, bad_request
+from memory.server.problems import bad_request
 from memory.server.rendering import json_response
-from memory.server.requests import IdempotencyKey
+from memory.server.requests import IdempotencyKey, stream_of
 
 router = APIRouter(tags=["transfer"])
 
 JSON_LINES: Final = "application/jsonl"
 PIECE: Final = 64 * 1024
 """Bytes of lines that are sent together."""
-_ERRORS: dict[int | str, dict[str, Any]] = {"default": {"model": ProblemDocument, "description": "An error"}}
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -40,7 +39,7 @@ class _ClosingResponse(StreamingResponse):
 @router.get(
     "/v1/admin/export",
     response_class=Response,
-    responses={200: {"content": {JSON_LINES: _BINARY}}, **_ERRORS},
+    responses={200: {"content": {JSON_LINES: _BINARY}}},
     operation_id="admin_export_get",
 )
 async def export(
@@ -63,8 +62,6 @@ async def export(
     body = _pieces(first, lines)
     headers = {
         "Content-Disposition": 'attachment; filename="export.jsonl"',
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "no-store",
     }
     return _ClosingResponse(body, headers=headers, media_type=JSON_LINES)
 
@@ -99,7 +96,6 @@ def _line(line: Mapping[str, Any]) -> bytes:
 @router.post(
     "/v1/admin/import",
     response_model=ImportReport,
-    responses=_ERRORS,
     operation_id="admin_import_post",
     openapi_extra={"requestBody": {"required": True, "content": {JSON_LINES: _BINARY}}},
 )
@@ -125,7 +121,7 @@ async def import_(
     `Idempotency-Key`.
     """
     with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY) as file:
-        async for piece in request.stream():
+        async for piece in stream_of(request):
             await asyncio.to_thread(file.write, piece)
         file.seek(0)
         report = await caller.memory.admin.import_(
