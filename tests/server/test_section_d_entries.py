@@ -243,9 +243,7 @@ async def test_erasing_a_tenant_erases_its_entries_and_no_others(client: Client,
 
 
 @pytest.mark.behaviour("D95", "D104", "D114")
-async def test_ids_are_uuids_or_numbers_and_of_the_wrong_kind_unknown(
-    client: Client, memory: Memory
-) -> None:
+async def test_ids_are_uuids_or_numbers_and_of_the_wrong_kind_unknown(client: Client, memory: Memory) -> None:
     made = await client.write("Ada likes tea", title="Tea")
     shown = await client.call("GET", f"{ENTRIES}/{made['id']}", params={"short_id": "on"})
     for text in (made["id"], str(shown["short_id"]), f"%23{shown['short_id']}"):
