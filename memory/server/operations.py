@@ -325,7 +325,8 @@ class _Route:
             headers["ETag"] = etag_of(version)
             if operation.method == "GET" and is_unchanged(if_none_match, version):
                 return Response(status_code=304, headers=headers)
-        headers |= next_link(request, cursor)
+        if operation.method == "GET":
+            headers |= next_link(request, cursor)
         return json_response(content, operation.status, headers=headers)
 
 

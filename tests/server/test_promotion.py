@@ -61,3 +61,34 @@ async def test_it_is_explained_why_an_entry_stays(api: Api, ada: Client) -> None
     entry = await api.memory.write("Ada likes tea", scope="user:ada")
     assert await api.client("reader").call("GET", f"/v1/memory/entries/{entry.id}/why")
     await ada.problem(404, "GET", "/v1/memory/entries/0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8/why")
+
+
+async def test_entries_are_read_by_ids_keys_and_age(api: Api, ada: Client) -> None:
+    made = [
+        await api.memory.write(f"n {number}", scope="user:ada", key=f"k{number}", metadata={"n": number})
+        for number in range(5)
+    ]
+    reader = api.client("reader")
+    ids = [made[3].id, "0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8", made[0].id]
+    found = (await reader.call("POST", "/v1/memory/entries/get", {"entry_ids": ids}))["entries"]
+    assert [one and one["content"] for one in found] == ["n 3", None, "n 0"]
+    keyed = {"scope": "user:ada", "keys": ["k1", "none"]}
+    assert [
+        one and one["id"] for one in (await reader.call("POST", "/v1/memory/entries/get", keyed))["entries"]
+    ] == [made[1].id, None]
+    asked = {"scope": "user:ada", "order": "oldest", "limit": 2, "filter": {"metadata.n": {"$gte": 1}}}
+    pages = [await reader.call("POST", "/v1/memory/retrieve", asked)]
+    while pages[-1]["cursor"] is not None:
+        pages.append(
+            await reader.call("POST", "/v1/memory/retrieve", asked | {"cursor": pages[-1]["cursor"]})
+        )
+    shown = [[one["content"] for one in page["entries"]] for page in pages]
+    assert [one for page in shown for one in page] == ["n 1", "n 2", "n 3", "n 4"]
+    await reader.problem(400, "POST", "/v1/memory/retrieve", {"scope": "user:ada", "limit": 0})
+    number = (await api.memory.short_ids.of([made[2].id]))[made[2].id]
+    items = (await reader.call("POST", "/v1/memory/short-ids/resolve", {"texts": [f"#{number}", "9999"]}))[
+        "items"
+    ]
+    assert [one and one["id"] for one in items] == [made[2].id, None]
+    foreign = await api.client("reader", "globex").call("POST", "/v1/memory/entries/get", {"entry_ids": ids})
+    assert foreign["entries"] == [None] * 3

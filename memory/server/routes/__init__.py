@@ -14,6 +14,7 @@ from memory.server.routes import (
     entries,
     health,
     listing,
+    lookups,
     promotion,
     relations,
     scopes,
@@ -26,6 +27,7 @@ from memory.server.routes import (
 ROUTERS = (
     health.router,
     listing.router,
+    lookups.router,
     entries.router,
     relations.router,
     artifacts.router,
