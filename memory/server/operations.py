@@ -21,7 +21,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, create_model
 from starlette.responses import Response
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.errors import CompactionError, ConfigError, Conflict, InvalidInput, NotFound
 from memory.domain.versions import ABSENT
 from memory.facade.memory import NOUNS, Memory
 from memory.facade.resources.legal_holds import LegalHolds
@@ -33,7 +33,7 @@ from memory.server import paths as paths  # registers the convertor `text`
 from memory.server.bodies import RequestBody
 from memory.server.callers import Admin, Caller, Operator, Reader, Role, Writer
 from memory.server.docstrings import Documentation
-from memory.server.json_types import field_type, model_of_result, shown_result
+from memory.server.json_types import field_type, limits_of, model_of_result, shown_result
 from memory.server.problems import Problem, bad_request
 from memory.server.rendering import json_response
 from memory.server.requests import (
@@ -214,7 +214,11 @@ class _Route:
     def _field(self, name: str, hint: Any, *, required: bool, description: str | None) -> tuple[Any, Any]:
         in_query = not self._has_body or name in self._operation.in_query
         kind = field_type(hint, in_query=in_query)
-        return Annotated[kind, Field(description=description)], ... if required else None
+        limits = limits_of(self._operation.call, name)
+        if "enum" in limits and not in_query and type(None) in get_args(kind):
+            limits["enum"].append(None)
+        described = Field(description=description, json_schema_extra=limits)
+        return Annotated[kind, described], ... if required else None
 
     def endpoint(self) -> Callable[..., Any]:
         """Return the endpoint, with the signature that FastAPI reads."""
@@ -372,6 +376,8 @@ async def _call(operation: Operation, memory: Memory, values: Values) -> Any:
         if isinstance(error.__cause__, Conflict):  # the client's own condition, see the routes of compactions
             raise error.__cause__ from None
         raise
+    except ConfigError as error:
+        raise Problem(409, error.code, str(error)) from None
     except InvalidInput as error:
         raise _with_field_names(error, operation.renames) from None
 
