@@ -75,6 +75,19 @@ _WHO: Final = {
     "namespace": "The namespace of the session, as a check.",
 }
 """Arguments of `Memory.session` that every call of a session may have."""
+_TEXTS: Final = {
+    "entry_id": "The id of the entry: a UUID, 42 or #42.",
+    "order": "Which results come first.",
+    "limit": "At most this many results: 1 to 1,000.",
+    "scope": "A scope, such as user:ada.",
+    "key": "The key of the document: any text.",
+    "status": "Only those in this state; in a body, the state.",
+    "query": "The question, as plain text.",
+    "mode": "How results are found, or how a run works.",
+    "format": "The format that is wanted.",
+    "until": "The end of the time that is asked for.",
+}
+"""Descriptions of fields that the docstrings leave to their names."""
 _HANDLE_HINTS: Final = {
     name: hint
     for name, hint in get_type_hints(inspect.unwrap(Memory.session)).items()
@@ -161,7 +174,7 @@ def add_operations(router: APIRouter, operations: tuple[Operation, ...]) -> None
             status_code=operation.status,
             response_model=None,
             summary=operation.summary or route.documentation.summary,
-            description=route.documentation.text,
+            description=route.documentation.text or route.documentation.summary,
             operation_id=operation.id,
             responses={operation.status: {"model": operation.model or route.result_model}},
         )
@@ -217,7 +230,8 @@ class _Route:
         limits = limits_of(self._operation.call, name)
         if "enum" in limits and not in_query and type(None) in get_args(kind):
             limits["enum"].append(None)
-        described = Field(description=description, json_schema_extra=limits)
+        text = description or _TEXTS.get(name) or f"The {name.replace('_', ' ')}."
+        described = Field(description=text, json_schema_extra=limits)
         return Annotated[kind, described], ... if required else None
 
     def endpoint(self) -> Callable[..., Any]:
@@ -232,7 +246,8 @@ class _Route:
             inspect.Parameter("caller", named, annotation=_CALLERS[self._operation.role]),
         ]
         for name in self._operation.path_names:
-            described = Path(description=self.documentation.arguments.get(name))
+            text = self.documentation.arguments.get(name) or _TEXTS.get(name)
+            described = Path(description=text or f"The {name.replace('_', ' ')}.")
             parameters.append(inspect.Parameter(name, named, annotation=Annotated[str, described]))
         if self._query is not None:
             parameters.append(inspect.Parameter("query", named, annotation=Annotated[self._query, Query()]))
