@@ -13,6 +13,7 @@ from memory.server.callers import Authenticator
 from memory.server.gate import Gate
 from memory.server.limits import AdviceBudget
 from memory.server.openapi import describe
+from memory.server.paths import EncodedPaths
 from memory.server.problems import add_problem_handlers
 from memory.server.requests import refuse_unknown_parameters
 from memory.server.routes import ROUTERS
@@ -42,7 +43,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[gate],
+        middleware=[Middleware(EncodedPaths), gate],
         dependencies=[Depends(refuse_unknown_parameters)],
         generate_unique_id_function=_operation_id,
     )

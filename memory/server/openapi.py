@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from memory.server.problems import MEDIA_TYPE, ProblemDocument
+from memory.server.requests import QUERY
 
 PROBLEM: Final = {
     "description": "A problem document (RFC 9457)",
@@ -25,6 +26,7 @@ PUBLIC: Final = ("/health/live", "/health/ready")
 LINKS: Final = {
     ("post", "/v1/memory/entries"): ("entry_id", "/v1/memory/entries/{entry_id}", ("get", "patch", "delete")),
     ("post", "/v1/memory/relations"): ("relation_id", "/v1/memory/relations/{relation_id}", ("delete",)),
+    ("post", "/v1/sessions"): ("session_id", "/v1/sessions/{session_id}", ("get", "patch", "delete")),
     ("put", "/v1/memory/artifacts"): ("artifact_id", "/v1/memory/artifacts/{artifact_id}", ("get", "delete")),
 }
 """The calls that take the id of a created thing."""
@@ -47,14 +49,28 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for path, operations in made["paths"].items():
             for operation in operations.values():
                 operation["responses"].pop("422", None)
+                operation.pop(QUERY, None)
                 operation["responses"] |= {"4XX": PROBLEM, "5XX": PROBLEM}
                 if path not in PUBLIC:
                     operation["security"] = [{name: []} for name in SCHEMES]
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
         _add_links(made["paths"])
+        _show_tuples_as_lists(made)
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def _show_tuples_as_lists(schema: Any) -> None:
+    """Describe tuples of one type as lists, which every tool reads."""
+    if isinstance(schema, dict):
+        if first := schema.pop("prefixItems", None):
+            schema["items"] = first[0]
+        for one in schema.values():
+            _show_tuples_as_lists(one)
+    elif isinstance(schema, list):
+        for one in schema:
+            _show_tuples_as_lists(one)
 
 
 def _add_links(paths: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from tests.support.depth import NIGHTLY
 
 pytestmark = pytest.mark.backend("in_memory")
 KEY = {"Authorization": "Bearer right"}
-EXAMPLES, STORIES = (100, 50) if NIGHTLY else (2, 2)
+EXAMPLES, STORIES = (100, 50) if NIGHTLY else (1, 2)
 ERASING = "/v1/admin/tenants/{tenant}"
 """It would erase what the stories are about."""
 EXCLUDED = [positive_data_acceptance]

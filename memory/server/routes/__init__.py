@@ -6,14 +6,38 @@ Each module has a `router`, which `ROUTERS` lists. A route takes its caller as `
 
 from __future__ import annotations
 
-from memory.server.routes import artifacts, entries, health, listing, relations, scratchpads, tenants
+from memory.server.routes import (
+    admin,
+    artifacts,
+    commands,
+    documents,
+    entries,
+    health,
+    listing,
+    lookups,
+    promotion,
+    relations,
+    scopes,
+    scratchpads,
+    sessions,
+    tenants,
+    transfer,
+)
 
 ROUTERS = (
     health.router,
     listing.router,
+    lookups.router,
     entries.router,
     relations.router,
     artifacts.router,
     scratchpads.router,
     tenants.router,
+    sessions.router,
+    documents.router,
+    scopes.router,
+    promotion.router,
+    commands.router,
+    admin.router,
+    transfer.router,
 )
