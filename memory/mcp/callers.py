@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from memory.domain.errors import Forbidden
-from memory.domain.scope import Scope, ScopeKind, Subtree, is_subtree_text
+from memory.domain.scope import Scope, ScopeKind, is_subtree_text
 
 if TYPE_CHECKING:
     from memory.facade.memory import Memory
@@ -30,9 +30,9 @@ class Caller:
     provenance: str
 
     @property
-    def readable(self) -> list[Scope | Subtree]:
+    def readable(self) -> list[str]:
         """The scopes that a search covers."""
-        return [Subtree.parse(one) if is_subtree_text(one) else Scope.parse(one) for one in self.scopes]
+        return list(self.scopes)
 
     @property
     def write_scope(self) -> str:
