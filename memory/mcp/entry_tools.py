@@ -110,9 +110,7 @@ class AddArguments(Arguments):
 
 async def add_memory(call: Call, given: AddArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"content"}, exclude_none=True)
-    entry = await call.caller.memory.write(
-        given.content, scope=call.caller.write_scope, origins=call.caller.origins(), **options
-    )
+    entry = await call.caller.memory.write(given.content, scope=call.caller.write_scope, **options)
     return _one(call, entry, "stored")
 
 
@@ -142,7 +140,7 @@ class UpdateArguments(Arguments):
 
 async def update_memory(call: Call, given: UpdateArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"id"}, exclude_none=True)
-    entry = await call.caller.memory.update(given.id, origins=call.caller.origins(), **options)
+    entry = await call.caller.memory.update(given.id, **options)
     return _one(call, entry, "changed; the version before is kept")
 
 
