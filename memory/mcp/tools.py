@@ -32,7 +32,7 @@ ADVICE: Mapping[str, str] = {
     "store_unavailable": "Nothing is lost; try again in a moment",
     "store_timeout": "Try again in a moment, with the same key or request_id",
 }
-"""What a model can do about an error, by its code. Other errors say it themselves."""
+"""Advice for a model, by the code of an error. Other errors give it themselves."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """A tool: what clients are told about it, and the function that answers it.
+    """A tool: its description for clients, and the function that answers a call.
 
     `run` gets the call and the checked arguments, an instance of `arguments`. It raises
     errors of the memory, which become error results.

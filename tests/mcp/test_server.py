@@ -181,6 +181,8 @@ async def test_everything_written_notes_where_it_came_from(memory: Memory) -> No
     entry = await memory.get(added["id"])
     assert entry is not None
     assert entry.origins == ["source:mcp:stdio"]
+    await memory.admin.block_source(source="mcp:stdio", reason="it was persuaded")
+    assert list(await memory.search("tea", scope="user:ada")) == []
 
 
 async def test_callers_see_the_scopes_of_the_settings_alone(memory: Memory) -> None:
