@@ -70,6 +70,10 @@ class ToolDefinition:
             ),
         )
 
+    def text_of(self, answer: Answer) -> str:
+        """Return the text of an answer."""
+        return frame_answer(self.name, answer)
+
 
 async def call_tool(
     definition: ToolDefinition, arguments: Mapping[str, Any], caller: Caller, budget: int
@@ -84,7 +88,7 @@ async def call_tool(
     except Exception as error:  # noqa: BLE001 - a model gets an answer to every call
         return error_result(error)
     return CallToolResult(
-        content=[TextContent(type="text", text=frame_answer(definition.name, answer))],
+        content=[TextContent(type="text", text=definition.text_of(answer))],
         structured_content=answer.data,
     )
 

@@ -72,10 +72,15 @@ class KnowledgeGraph:
     An entity exists once for each name, whichever clients create it at once. No change
     of the observations is lost: each is made on the version that was read. Deleting
     retires the entry. An entity or a relation that is created again gets a new entry.
+
+    Args:
+        memory: The memory, or a view that has the scope.
+        scope: The scope of the graph.
+        origins: The origins of what is written, as in `Memory.write`.
     """
 
-    def __init__(self, memory: Memory, scope: Scope) -> None:
-        self._memory, self._scope = memory, scope
+    def __init__(self, memory: Memory, scope: Scope, origins: Sequence[str] = ()) -> None:
+        self._memory, self._scope, self._origins = memory, scope, tuple(origins)
 
     # -- writing -----------------------------------------------------------------------
 
@@ -251,7 +256,12 @@ class KnowledgeGraph:
                 break
             numbers = await self._numbers(kind, left)
             keyed = [
-                {**draft, "scope": self._scope, "key": f"{kind}{name}:{numbers[name] + 1}"}
+                {
+                    **draft,
+                    "scope": self._scope,
+                    "origins": self._origins,
+                    "key": f"{kind}{name}:{numbers[name] + 1}",
+                }
                 for name, draft in left.items()
             ]
             try:
@@ -288,6 +298,7 @@ class KnowledgeGraph:
                     there.id,
                     content="\n".join(new),
                     data={**there.data, "lengths": [len(text) for text in new]},
+                    origins=self._origins,
                     expected_version=there.version,
                 )
             except VersionConflict:

@@ -118,7 +118,7 @@ def check_draft(fields: Mapping[str, Any]) -> None:
         EntryDraft(scope=_ANY_SCOPE, **fields)
     except InvalidInput as error:
         is_entity = "lengths" in fields["data"]
-        field = error.field.removeprefix("data.")
+        field = {"title": "name"}.get(error.field, error.field.removeprefix("data."))
         if error.field == "content":
             field = "observations" if is_entity else "from, to and relationType"
         raise InvalidInput(field, error.problem) from None

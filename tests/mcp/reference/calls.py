@@ -14,15 +14,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from memory.commands.escape import one_line
+from memory.mcp.reference import Entity, Relation
+
 RECORDED = Path(__file__).parent / "recorded.json"
 SERVER = "node_modules/@modelcontextprotocol/server-memory/dist/index.js"
 
 
-def entity(name: str, kind: str, *observations: str) -> dict[str, Any]:
+def entity(name: str, kind: str, *observations: str) -> Entity:
     return {"name": name, "entityType": kind, "observations": list(observations)}
 
 
-def relation(source: str, kind: str, target: str) -> dict[str, str]:
+def relation(source: str, kind: str, target: str) -> Relation:
     return {"from": source, "to": target, "relationType": kind}
 
 
@@ -83,6 +86,20 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 """What clients do, with odd names, repeats and things that do not exist."""
 
 
+def answer_of(result: Any) -> dict[str, Any]:
+    """Return the parts of a result that both servers have."""
+    said = result.model_dump(by_alias=True, exclude_none=True)
+    return {name: said[name] for name in ("content", "structuredContent", "isError") if name in said}
+
+
+def comparable_error(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a recorded answer as this memory gives it: errors are one line with a code."""
+    if not answer["isError"]:
+        return answer
+    (content,) = answer["content"]
+    return {**answer, "content": [{**content, "text": f"not_found: {one_line(content['text'])}"}]}
+
+
 async def ask_real_server(
     calls: list[tuple[str, dict[str, Any]]], folder: Path, file: Path
 ) -> dict[str, Any]:
@@ -103,11 +120,7 @@ async def ask_real_server(
         ]
         answers = []
         for name, arguments in calls:
-            answer = await client.call_tool(name, arguments)
-            said = answer.model_dump(by_alias=True, exclude_none=True)
-            answers.append(
-                {name: said[name] for name in ("content", "structuredContent", "isError") if name in said}
-            )
+            answers.append(answer_of(await client.call_tool(name, arguments)))
     return {"tools": tools, "answers": answers}
 
 
