@@ -25,6 +25,8 @@ class View:
     scopes: tuple[Scope | Subtree, ...] | None = None
     """The scopes of the view; None for all of the tenant's."""
     role: ViewRole = "writer"
+    origin: str | None = None
+    """The source that the view adds to whatever it writes, such as `key:3kTMd9Xq`."""
 
     @cached_property
     def exact(self) -> frozenset[str]:
@@ -51,9 +53,13 @@ class View:
     @cached_property
     def caller(self) -> str:
         """The text that separates the request ids of this view from those of others."""
-        if self.scopes is None:
+        if self.scopes is None and self.origin is None:
             return ""
-        return sha256(json.dumps(sorted({one.text for one in self.scopes})).encode()).hexdigest()[:32]
+        named = sorted({one.text for one in self._all_scopes})
+        said: list[object] = [*named]
+        if self.origin is not None:
+            said = [self.origin, self.scopes is None, *named]
+        return sha256(json.dumps(said).encode()).hexdigest()[:32]
 
     @property
     def _all_scopes(self) -> tuple[Scope | Subtree, ...]:
@@ -92,14 +98,19 @@ class View:
         more = f" and {len(self._all_scopes) - _NAMED} more" if len(self._all_scopes) > _NAMED else ""
         return ", ".join(named) + more
 
-    def narrow(self, scopes: Sequence[Scope | Subtree] | None, role: ViewRole | None) -> View:
-        """Return a view of some of these scopes with this role; None keeps either.
+    def narrow(
+        self, scopes: Sequence[Scope | Subtree] | None, role: ViewRole | None, origin: str | None = None
+    ) -> View:
+        """Return a view of some of these scopes with this role; None keeps each.
 
         Raises:
-            Forbidden: It would have more scopes, or a reader would become a writer.
+            Forbidden: It would have more scopes, a reader would become a writer, or the
+                origin would change.
         """
+        if origin is not None and self.origin not in (None, origin):
+            raise Forbidden("origin", "is set by the server that made this view, and cannot be replaced")
         if role == "writer" and self.role == "reader":
             raise Forbidden("role", "'writer' is more than this view has, which is restricted to 'reader'")
         self.require("scopes", scopes or ())
         kept = self.scopes if scopes is None else tuple(dict.fromkeys(scopes))
-        return replace(self, scopes=kept, role=role or self.role)
+        return replace(self, scopes=kept, role=role or self.role, origin=origin or self.origin)

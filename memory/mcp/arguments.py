@@ -21,6 +21,8 @@ from memory.domain.guesses import ARGUMENTS
 
 _SHOWN_BYTES = 60
 """The largest part of a wrong value that an error repeats."""
+_MOST_PROBLEMS = 8
+"""How many problems an error lists."""
 _OWNERS = frozenset(
     "scope scopes user user_id uid owner namespace tenant tenant_id agent_id app_id org_id project_id"
     " workspace_id collection origins origin source provenance".split()
@@ -66,7 +68,7 @@ def check_arguments(tool: str, kind: type[A], given: Mapping[str, Any], example:
     if problems or checked is None:
         raise WrongArguments(
             tool,
-            f"{' '.join(problems)} Arguments: {describe_arguments(kind)}."
+            f"{' '.join(problems[:_MOST_PROBLEMS])} Arguments: {describe_arguments(kind)}."
             f" Example: {json.dumps(example, ensure_ascii=False)}",
             field=tool,
         )
@@ -86,30 +88,37 @@ def describe_arguments(kind: type[BaseModel]) -> str:
 
 @cache
 def input_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of arguments or of an answer, without generated titles."""
+    """Return the JSON Schema of arguments or of an answer, in few words."""
     schema: dict[str, Any] = kind.model_json_schema(mode="serialization")
-    return {"properties": {}, **_without_titles(schema)}
+    return {"properties": {}, **_shorten(schema)}
 
 
-def _without_titles(schema: Any) -> Any:
+def _shorten(schema: Any) -> Any:
+    """Return a schema without generated titles, nulls and defaults of null.
+
+    Every client sends all schemas to its model, so each word costs tokens. A null is
+    accepted anyway.
+    """
     if isinstance(schema, list):
-        return [_without_titles(one) for one in schema]
+        return [_shorten(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
-        name: {key: _without_titles(part) for key, part in value.items()}
-        if name in ("properties", "$defs")
-        else _without_titles(value)
-        for name, value in schema.items()
-        if name != "title"
-    }
+    short: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name in ("properties", "$defs"):
+            short[name] = {key: _shorten(part) for key, part in value.items()}
+        elif name == "anyOf" and len(parts := [one for one in value if one != {"type": "null"}]) == 1:
+            short |= _shorten(parts[0])
+        elif name != "title" and not (name == "default" and value is None):
+            short[name] = _shorten(value)
+    return short
 
 
 def _type_of(part: Mapping[str, Any]) -> str:
     if "enum" in part:
         return " or ".join(json.dumps(one) for one in part["enum"])
     if "anyOf" in part:
-        return " or ".join(_type_of(one) for one in part["anyOf"] if one.get("type") != "null")
+        return " or ".join(_type_of(one) for one in part["anyOf"])
     if part.get("type") == "array":
         return f"list of {_type_of(part.get('items', {}))}"
     return str(part.get("type", "object"))
@@ -148,8 +157,7 @@ def _read_json(kind: type[BaseModel], name: str, value: Any) -> Any:
 
 def _takes_text(kind: type[BaseModel], name: str) -> bool:
     part = input_schema(kind)["properties"][name]
-    parts = part.get("anyOf", [part])
-    return any(one.get("type") == "string" or "enum" in one or "$ref" in one for one in parts)
+    return any(one.get("type") == "string" or "enum" in one for one in part.get("anyOf", [part]))
 
 
 def _explain(error: Any, given: Mapping[str, Any]) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memory.domain.errors import Forbidden
-from memory.domain.scope import Scope, ScopeKind, Subtree, is_subtree_text
+from memory.domain.scope import Scope, ScopeKind, is_subtree_text
 
 if TYPE_CHECKING:
     from memory.facade.memory import Memory
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Caller:
-    """The view of a caller, and what is noted about everything that it writes."""
+    """The view of a caller, and the scopes that its calls cover."""
 
     memory: Memory
-    """A restricted view: it has the scopes of the caller, and no others."""
+    """A restricted view: it has the scopes and the origin of the caller, no others."""
     scopes: tuple[str, ...]
     target: str | None
     """The scope of new entries; None if the caller only reads."""
-    provenance: str
 
     @property
-    def readable(self) -> list[Scope | Subtree]:
+    def readable(self) -> list[str]:
         """The scopes that a search covers."""
-        return [Subtree.parse(one) if is_subtree_text(one) else Scope.parse(one) for one in self.scopes]
+        return list(self.scopes)
 
     @property
     def write_scope(self) -> str:
@@ -52,10 +51,6 @@ class Caller:
         parsed = [Scope.parse(one) for one in exact]
         return next((one.id for one in parsed if one.kind is ScopeKind.USER), None)
 
-    def origins(self) -> list[str]:
-        """Return the origins of what this caller writes."""
-        return [f"source:{self.provenance}"]
-
 
 Callers: TypeAlias = Callable[[Any], Awaitable[Caller]]
 """Maps the context of a request to its caller. It raises errors of the memory."""
@@ -63,5 +58,6 @@ Callers: TypeAlias = Callable[[Any], Awaitable[Caller]]
 
 def restrict_to_settings(memory: Memory, settings: McpSettings) -> Caller:
     """Return the caller that the settings describe."""
-    view = memory.restrict(list(settings.scopes), role="reader" if settings.read_only else "writer")
-    return Caller(view, settings.scopes, None if settings.read_only else settings.target, settings.provenance)
+    role: Literal["reader", "writer"] = "reader" if settings.read_only else "writer"
+    view = memory.restrict(settings.scopes, role=role, origin=settings.provenance)
+    return Caller(view, settings.scopes, None if settings.read_only else settings.target)

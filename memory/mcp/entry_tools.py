@@ -9,7 +9,15 @@ from pydantic import BaseModel, Field
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
 from memory.mcp.arguments import Arguments
-from memory.mcp.rendering import FRAME_TOKENS, Answer, entry_item, fit_items, notes_of
+from memory.mcp.rendering import (
+    FRAME_TOKENS,
+    Answer,
+    Item,
+    degraded_notes,
+    entry_item,
+    fit_items,
+    make_answer,
+)
 from memory.mcp.tools import Call, ToolDefinition
 
 TypeName: TypeAlias = Literal["user", "feedback", "project", "reference", "learning", "context"]
@@ -19,8 +27,9 @@ _OTHER_ID = "01a22a5e-2bda-81ea-b913-7ce73de95095"
 
 _TYPES = (
     "user: about the person; feedback: how to work with them; project: the work itself; reference: where to"
-    " look things up; learning: what was found out; context: anything else"
+    " look things up; learning: what was found out; context: anything else."
 )
+_OF_TYPES = "Only entries of these types; add_memory explains them."
 
 
 class EntryAnswer(BaseModel):
@@ -59,7 +68,7 @@ class OneEntryAnswer(BaseModel):
 class SearchArguments(Arguments):
     query: str = Field(description="Plain text: a question or words. Never syntax.")
     limit: int = Field(10, ge=1, le=100, description="The most entries.")
-    types: list[TypeName] | None = Field(None, description=f"Only entries of these types. {_TYPES}.")
+    types: list[TypeName] | None = Field(None, description=_OF_TYPES)
     tags: list[str] | None = Field(None, description="Only entries with all of these tags.")
     since: str | None = Field(None, description="Only entries created at or after this moment, ISO 8601.")
     before: str | None = Field(None, description="Only entries created before this moment, ISO 8601.")
@@ -71,25 +80,24 @@ async def search_memory(call: Call, given: SearchArguments) -> Answer:
         given.query, scope=call.caller.readable, limit=given.limit, filter=wanted or None
     )
 
-    def render(hit: Any, tokens: int) -> tuple[list[str], dict[str, Any]]:
-        relevance = None if hit.relevance is None else round(hit.relevance, 3)
-        return entry_item(hit.entry, tokens, relevance=relevance)
+    def render(hit: Any, tokens: int) -> Item:
+        return entry_item(hit.entry, tokens, relevance=hit.relevance)
 
     fitted = fit_items(list(found), call.budget - FRAME_TOKENS, render)
-    notes = notes_of(found.degraded)
+    notes = degraded_notes(found.degraded)
     if fitted.left_out:
         notes.append(
             f"{fitted.left_out} more entries were left out to keep the answer short; ask a narrower query"
         )
     if not fitted.data:
         notes.append("no entry matches; try other words, or list_memories")
-    return Answer({"entries": fitted.data, "notes": notes}, fitted.lines, notes)
+    return make_answer({"entries": fitted.data}, fitted.lines, notes)
 
 
 class AddArguments(Arguments):
     content: str = Field(description="What to remember: one fact, understandable by itself.")
     title: str | None = Field(None, description="A short name; it weighs more in a search.")
-    type: TypeName | None = Field(None, description=f"{_TYPES}.")
+    type: TypeName | None = Field(None, description=_TYPES)
     tags: list[str] | None = Field(None, description="Labels to filter by.")
     key: str | None = Field(
         None, description="Your name for this entry. A repeat with the same key and content adds nothing."
@@ -102,9 +110,7 @@ class AddArguments(Arguments):
 
 async def add_memory(call: Call, given: AddArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"content"}, exclude_none=True)
-    entry = await call.caller.memory.write(
-        given.content, scope=call.caller.write_scope, origins=call.caller.origins(), **options
-    )
+    entry = await call.caller.memory.write(given.content, scope=call.caller.write_scope, **options)
     return _one(call, entry, "stored")
 
 
@@ -124,7 +130,7 @@ class UpdateArguments(Arguments):
     id: str = Field(description="The id of the entry.")
     content: str | None = Field(None, description="The new text, which replaces the old one.")
     title: str | None = Field(None, description="The new title.")
-    type: TypeName | None = Field(None, description=f"{_TYPES}.")
+    type: TypeName | None = Field(None, description="The new type; see add_memory.")
     tags: list[str] | None = Field(None, description="The new tags, which replace all old ones.")
     expected_version: str | None = Field(
         None, description="Change the entry only if it still has this version."
@@ -134,7 +140,7 @@ class UpdateArguments(Arguments):
 
 async def update_memory(call: Call, given: UpdateArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"id"}, exclude_none=True)
-    entry = await call.caller.memory.update(given.id, origins=call.caller.origins(), **options)
+    entry = await call.caller.memory.update(given.id, **options)
     return _one(call, entry, "changed; the version before is kept")
 
 
@@ -169,7 +175,7 @@ async def forget_memory(call: Call, given: RetireArguments) -> Answer:
 
 
 class ListArguments(Arguments):
-    types: list[TypeName] | None = Field(None, description=f"Only entries of these types. {_TYPES}.")
+    types: list[TypeName] | None = Field(None, description=_OF_TYPES)
     tags: list[str] | None = Field(None, description="Only entries with all of these tags.")
     since: str | None = Field(None, description="Only entries created at or after this moment, ISO 8601.")
     include_retired: bool = Field(False, description="List retired entries too.")
@@ -182,18 +188,18 @@ async def list_memories(call: Call, given: ListArguments) -> Answer:
     memory, budget = call.caller.memory, call.budget - FRAME_TOKENS
     page = await memory.browse(call.caller.readable, limit=given.limit, **options)
     fitted = fit_items(list(page), budget, entry_item)
-    if fitted.left_out:  # a shorter page, whose cursor continues right behind what is shown
+    while fitted.left_out:  # a shorter page, whose cursor continues right behind what is shown
         page = await memory.browse(call.caller.readable, limit=len(fitted.data), **options)
         fitted = fit_items(list(page), budget, entry_item)
-    notes = notes_of(page.degraded)
+    notes = degraded_notes(page.degraded)
     if page.cursor is not None:
         notes.append("there are more entries; pass the cursor for the next page")
-    data: dict[str, Any] = {"entries": fitted.data, "notes": notes}
+    data: dict[str, Any] = {"entries": fitted.data}
     lines = fitted.lines
     if page.cursor is not None:
         data["cursor"] = page.cursor
         lines = [*lines, f"cursor: {page.cursor}"]
-    return Answer(data, lines, notes)
+    return make_answer(data, lines, notes)
 
 
 class LinkArguments(Arguments):
@@ -216,10 +222,8 @@ async def link_memories(call: Call, given: LinkArguments) -> Answer:
     made = await call.caller.memory.relations.relate(
         given.source_id, given.relation, given.target_id, request_id=given.request_id
     )
-    return Answer(
-        {"id": made.id, "source_id": made.source_id, "relation": made.label, "target_id": made.target_id},
-        [f"- linked: {made.source_id} {made.label} {made.target_id}"],
-    )
+    lines, data = _link_item(made)
+    return Answer(data, lines)
 
 
 class ExploreArguments(Arguments):
@@ -241,35 +245,38 @@ async def explore_memory(call: Call, given: ExploreArguments) -> Answer:
     fitted = fit_items([node.entry for node in found.nodes], budget * 2 // 3, entry_item)
     shown = {one["id"] for one in fitted.data}
 
-    def render(link: Any, tokens: int) -> tuple[list[str], dict[str, Any]]:
-        fields = {
-            "id": link.id, "source_id": link.source_id, "relation": link.label, "target_id": link.target_id
-        }  # fmt: skip
-        return [f"- {link.source_id} {link.label} {link.target_id}"], fields
-
     links = [one for one in found.relations if {one.source_id, one.target_id} <= shown]
-    related = fit_items(links, budget // 3, render)
+    related = fit_items(links, budget // 3, _link_item)
     notes = [*found.notices]
     if fitted.left_out or related.left_out:
         notes.append(
             f"{fitted.left_out} entries and {len(found.relations) - len(related.data)} links were left out to"
             " keep the answer short; explore from one of the entries shown, or with depth 1"
         )
-    return Answer(
-        {"entries": fitted.data, "relations": related.data, "notes": notes},
+    return make_answer(
+        {"entries": fitted.data, "relations": related.data},
         [*fitted.lines, *(["relations:", *related.lines] if related.lines else [])],
         notes,
     )
 
 
 def _one(call: Call, entry: Entry, note: str | None, *, offset: int = 0) -> Answer:
-    lines, data = entry_item(entry, (call.budget - FRAME_TOKENS) // 2, offset=offset)
-    notes = [] if note is None else [note]
-    return Answer({"entry": data, "notes": notes}, lines, notes)
+    lines, data = entry_item(entry, call.budget - FRAME_TOKENS, offset=offset)
+    return make_answer({"entry": data}, lines, [] if note is None else [note])
+
+
+def _link_item(link: Any, tokens: int = 0) -> Item:
+    fields = {
+        "id": link.id,
+        "source_id": link.source_id,
+        "relation": link.label,
+        "target_id": link.target_id,
+    }
+    return [f"- link {link.source_id} {link.label} {link.target_id}"], fields
 
 
 def _done(entry_id: str, note: str) -> Answer:
-    return Answer({"id": entry_id, "done": True, "notes": [note]}, [f"- entry {entry_id}"], [note])
+    return make_answer({"id": entry_id, "done": True}, [f"- entry {entry_id}"], [note])
 
 
 ENTRY_TOOLS = (

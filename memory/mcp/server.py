@@ -11,11 +11,12 @@ from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, InputRequiredResult, Resource
+from mcp_types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, Resource
 from mcp_types import Tool as ToolListing
 from pydantic import AnyUrl
 
-from memory.domain.errors import ConfigError, MemoryTiersError, NotFound
+from memory.domain.corrections import did_you_mean
+from memory.domain.errors import ConfigError, InvalidInput, MemoryTiersError, NotFound
 from memory.mcp.callers import Caller, Callers, restrict_to_settings
 from memory.mcp.entry_tools import (
     ENTRY_TOOLS,
@@ -81,6 +82,11 @@ class MemoryServer(MCPServer[Any]):
         self._callers = callers
         self._definitions = {one.name: one for one in tools}
 
+    @property
+    def definitions(self) -> list[ToolDefinition]:
+        """The tools of the table that this server offers."""
+        return list(self._definitions.values())
+
     async def list_tools(self) -> list[ToolListing]:
         """List the tools of the server."""
         return [*(one.listing() for one in self._definitions.values()), *await super().list_tools()]
@@ -99,6 +105,23 @@ class MemoryServer(MCPServer[Any]):
         except Exception as error:  # noqa: BLE001 - a model gets an answer to every call
             return error_result(error)
         return await call_tool(definition, arguments, caller, self._memory_settings.token_budget)
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | Any:
+        """Return a prompt. Wrong names and arguments are errors of the request."""
+        known = {one.name: one for one in await self.list_prompts()}
+        if name not in known:
+            raise _invalid_request(
+                f"{name[:80]!r} is no prompt{did_you_mean(name, known)} Prompts: {', '.join(known)}"
+            )
+        accepted = {one.name: one.required for one in known[name].arguments or ()}
+        given = arguments or {}
+        if not {one for one, required in accepted.items() if required} <= given.keys() <= accepted.keys():
+            raise _invalid_request(
+                f"the prompt {name} takes these arguments: {', '.join(accepted) or 'none'}"
+            )
+        return await super().get_prompt(name, given, context)
 
     async def make_call(self, context: Context[Any, Any] | None) -> Call:
         """Return the call of a request for a resource or a prompt."""
@@ -202,11 +225,15 @@ def _add_resources(server: MemoryServer) -> None:
 async def _read(server: MemoryServer, context: Context[Any, Any], name: str, read: Any) -> str:
     try:
         answer: Answer = await read(await server.make_call(context))
-    except NotFound as error:
-        raise ResourceNotFoundError(str(error)) from None
-    except MemoryTiersError as error:
+    except (NotFound, InvalidInput) as error:  # an id that is no id names nothing
         raise ResourceNotFoundError(error_text(error)) from None
+    except MemoryTiersError as error:
+        raise ResourceError(error_text(error)) from None
     return frame_answer(name, answer)
+
+
+def _invalid_request(message: str) -> MCPError:
+    return MCPError(code=INVALID_PARAMS, message=message)
 
 
 def _add_prompts(server: MemoryServer) -> None:
@@ -217,7 +244,7 @@ def _add_prompts(server: MemoryServer) -> None:
         try:
             answer = await search_memory(await server.make_call(context), SearchArguments(query=topic))
         except MemoryTiersError as error:
-            raise MCPError(code=INVALID_PARAMS, message=error_text(error)) from None
+            raise _invalid_request(error_text(error)) from None
         return f"Use what memory holds about the topic below.\n\n{frame_answer('recall', answer)}"
 
     @server.prompt(

@@ -11,7 +11,7 @@ from memory.domain.scope import Scope, Subtree, is_subtree_text
 DEFAULT_SCOPE = "user:default"
 """The scope of a server that was started without one."""
 DEFAULT_TOKEN_BUDGET = 5_000
-LEAST_TOKEN_BUDGET = 500
+LEAST_TOKEN_BUDGET = 2_000
 
 
 @dataclass(frozen=True)

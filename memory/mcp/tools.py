@@ -23,6 +23,16 @@ log = logging.getLogger(__name__)
 
 ERROR_TOKENS = 1_000
 """The most tokens of an error."""
+ERROR_KEY = "memory-tiers/error"
+"""The key of an error's code and field in the `_meta` of a result, for programs."""
+ADVICE: Mapping[str, str] = {
+    "not_found": "Take the id from search_memory, list_memories or append_messages",
+    "forbidden": "The configuration of the server allows no more; tell its owner what you need",
+    "conflict": "Read the stored one with get_memory, and change it with update_memory",
+    "store_unavailable": "Nothing is lost; try again in a moment",
+    "store_timeout": "Try again in a moment, with the same key or request_id",
+}
+"""What a model can do about an error, by its code. Other errors say it themselves."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,10 @@ class ToolDefinition:
         """Return the text of an answer."""
         return frame_answer(self.name, answer)
 
+    def result_of(self, error: Exception) -> CallToolResult:
+        """Return the result of a call that failed."""
+        return error_result(error)
+
 
 async def call_tool(
     definition: ToolDefinition, arguments: Mapping[str, Any], caller: Caller, budget: int
@@ -86,7 +100,7 @@ async def call_tool(
         checked = check_arguments(definition.name, definition.arguments, arguments, definition.example)
         answer = await definition.run(Call(caller, budget), checked)
     except Exception as error:  # noqa: BLE001 - a model gets an answer to every call
-        return error_result(error)
+        return definition.result_of(error)
     return CallToolResult(
         content=[TextContent(type="text", text=definition.text_of(answer))],
         structured_content=answer.data,
@@ -95,13 +109,24 @@ async def call_tool(
 
 def error_result(error: Exception) -> CallToolResult:
     """Return an error as a result with its code. Unexpected ones go to the log."""
-    return CallToolResult(content=[TextContent(type="text", text=error_text(error))], is_error=True)
+    told = {"code": code_of(error), "field": getattr(error, "field", None)}
+    return CallToolResult(
+        content=[TextContent(type="text", text=error_text(error))],
+        is_error=True,
+        _meta={ERROR_KEY: {name: value for name, value in told.items() if value is not None}},
+    )
+
+
+def code_of(error: Exception) -> str:
+    """Return the code of an error, for programs."""
+    return error.code if isinstance(error, MemoryTiersError) else MemoryTiersError.code
 
 
 def error_text(error: Exception) -> str:
     """Return the code of an error and what to do, in one line."""
     if isinstance(error, MemoryTiersError):
-        return cut_text(f"{error.code}: {one_line(str(error))}", ERROR_TOKENS)
+        advice = f". {ADVICE[error.code]}" if error.code in ADVICE else ""
+        return f"{error.code}: {cut_text(one_line(str(error)), ERROR_TOKENS)}{advice}."
     reference = uuid4().hex
     log.error("a call failed: reference %s", reference, exc_info=error)
     return (
@@ -115,4 +140,8 @@ def unknown_tool(name: str, known: Iterable[str]) -> CallToolResult:
     names = list(known)
     hint = did_you_mean(name, names) or "."
     text = f"unknown_tool: {one_line(name[:80])!r} is no tool{hint} Tools: {', '.join(names)}"
-    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)],
+        is_error=True,
+        _meta={ERROR_KEY: {"code": "unknown_tool"}},
+    )

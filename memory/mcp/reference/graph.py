@@ -76,11 +76,10 @@ class KnowledgeGraph:
     Args:
         memory: The memory, or a view that has the scope.
         scope: The scope of the graph.
-        origins: The origins of what is written, as in `Memory.write`.
     """
 
-    def __init__(self, memory: Memory, scope: Scope, origins: Sequence[str] = ()) -> None:
-        self._memory, self._scope, self._origins = memory, scope, tuple(origins)
+    def __init__(self, memory: Memory, scope: Scope) -> None:
+        self._memory, self._scope = memory, scope
 
     # -- writing -----------------------------------------------------------------------
 
@@ -259,7 +258,6 @@ class KnowledgeGraph:
                 {
                     **draft,
                     "scope": self._scope,
-                    "origins": self._origins,
                     "key": f"{kind}{name}:{numbers[name] + 1}",
                 }
                 for name, draft in left.items()
@@ -298,7 +296,6 @@ class KnowledgeGraph:
                     there.id,
                     content="\n".join(new),
                     data={**there.data, "lengths": [len(text) for text in new]},
-                    origins=self._origins,
                     expected_version=there.version,
                 )
             except VersionConflict:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
+from mcp_types import CallToolResult, TextContent
 from mcp_types import Tool as ToolListing
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
@@ -19,7 +20,7 @@ from typing_extensions import TypedDict
 from memory.domain.scope import Scope, is_subtree_text
 from memory.mcp.arguments import Arguments
 from memory.mcp.callers import Caller
-from memory.mcp.reference.graph import KnowledgeGraph
+from memory.mcp.reference.graph import EntityNotFound, KnowledgeGraph
 from memory.mcp.reference.records import Entity, Relation, forbid_others
 from memory.mcp.rendering import Answer
 from memory.mcp.tools import Call, ToolDefinition
@@ -123,6 +124,13 @@ class ReferenceTool(ToolDefinition):
         """Return the text of an answer: it has no frame, but is JSON."""
         return "\n".join(answer.lines)
 
+    def result_of(self, error: Exception) -> CallToolResult:
+        """Return an error. For an unknown entity it is the text of that server."""
+        result = super().result_of(error)
+        if isinstance(error, EntityNotFound):
+            result.content = [TextContent(type="text", text=str(error))]
+        return result
+
 
 def _inline(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without references and descriptions of classes."""
@@ -151,7 +159,7 @@ def graph_of(caller: Caller) -> KnowledgeGraph:
     """
     exact = [one for one in caller.scopes if not is_subtree_text(one)]
     named = caller.target or next(iter(exact), None) or caller.write_scope
-    return KnowledgeGraph(caller.memory, Scope.parse(named), caller.origins())
+    return KnowledgeGraph(caller.memory, Scope.parse(named))
 
 
 async def _call(

@@ -14,7 +14,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from memory.commands.escape import one_line
 from memory.mcp.reference import Entity, Relation
 
 RECORDED = Path(__file__).parent / "recorded.json"
@@ -90,14 +89,6 @@ def answer_of(result: Any) -> dict[str, Any]:
     """Return the parts of a result that both servers have."""
     said = result.model_dump(by_alias=True, exclude_none=True)
     return {name: said[name] for name in ("content", "structuredContent", "isError") if name in said}
-
-
-def comparable_error(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a recorded answer as this memory gives it: errors are one line with a code."""
-    if not answer["isError"]:
-        return answer
-    (content,) = answer["content"]
-    return {**answer, "content": [{**content, "text": f"not_found: {one_line(content['text'])}"}]}
 
 
 async def ask_real_server(

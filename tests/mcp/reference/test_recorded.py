@@ -10,7 +10,7 @@ from mcp.client import Client
 from memory import Memory
 from memory.mcp.server import create_server
 from memory.mcp.settings import McpSettings
-from tests.mcp.reference.calls import CALLS, RECORDED, answer_of, comparable_error
+from tests.mcp.reference.calls import CALLS, RECORDED, answer_of
 
 REFERENCE = McpSettings(profile="reference")
 
@@ -20,7 +20,7 @@ async def test_answers_are_those_of_the_reference_server(memory: Memory) -> None
     async with Client(create_server(memory, REFERENCE)) as client:
         for (name, arguments), expected in zip(CALLS, recorded, strict=True):
             answer = answer_of(await client.call_tool(name, arguments))
-            assert answer == comparable_error(expected), (name, arguments)
+            assert answer == expected, (name, arguments)
         graph = await client.read_resource("memory://knowledge-graph")
     assert graph.contents[0].text == recorded[-1]["content"][0]["text"]  # type: ignore[union-attr]
 
