@@ -89,13 +89,13 @@ async def import_graph(
     return report
 
 
-async def export_graph(graph: KnowledgeGraph) -> AsyncIterator[str]:
+async def export_graph(graph: KnowledgeGraph, *, ascii_only: bool = False) -> AsyncIterator[str]:
     """Yield the lines of a `memory.jsonl` with all of a graph."""
     whole = await graph.read_graph()
     for entity in whole["entities"]:
-        yield json.dumps({"type": "entity", **entity}, ensure_ascii=False)
+        yield json.dumps({"type": "entity", **entity}, ensure_ascii=ascii_only)
     for relation in whole["relations"]:
-        yield json.dumps({"type": "relation", **relation}, ensure_ascii=False)
+        yield json.dumps({"type": "relation", **relation}, ensure_ascii=ascii_only)
 
 
 async def _store(graph: KnowledgeGraph, lines: Sequence[Line], report: GraphImportReport) -> None:
