@@ -23,6 +23,7 @@ from memory.cli import (
     rules,
     scopes,
     scratchpads,
+    serve,
     sessions,
     setup,
     transfer,
@@ -62,6 +63,7 @@ for part in (
     transfer,
     backups,
     worker,
+    serve,
 ):
     part.register(app)
 

@@ -1,0 +1,11 @@
+"""The routes of the HTTP API, one module for each resource.
+
+Each module has a `router`. Add it to `ROUTERS`, and a route takes its caller as
+`Reader`, `Writer`, `Admin` or `Operator`.
+"""
+
+from __future__ import annotations
+
+from memory.server.routes import entries, health
+
+ROUTERS = (health.router, entries.router)
