@@ -6,6 +6,6 @@ Each module has a `router`. Add it to `ROUTERS`, and a route takes its caller as
 
 from __future__ import annotations
 
-from memory.server.routes import entries, health
+from memory.server.routes import audit, entries, health, keys
 
-ROUTERS = (health.router, entries.router)
+ROUTERS = (health.router, entries.router, keys.router, audit.router)
