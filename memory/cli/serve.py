@@ -58,7 +58,7 @@ async def serve(
         raise ConfigError("memory serve: only --dev is there yet. Pass --dev")
     scope = None if settings.default_scope is None else Scope.parse(settings.default_scope)
     async with memory:
-        app = create_app(memory, settings, DevAuthenticator(memory, scope))
+        app = create_app(memory, settings, DevAuthenticator(memory, scope), local_only=True)
 
         def tell(address: str) -> None:
             sys.stdout.write(f"serving {address}\n")

@@ -16,14 +16,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from memory.domain.error_table import code_of, rule_of
-from memory.domain.errors import InvalidInput, MemoryTiersError, PartialWrite, VersionConflict
+from memory.domain.errors import (
+    InvalidInput,
+    MemoryTiersError,
+    PartialWrite,
+    PicklableException,
+    VersionConflict,
+)
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"
 """Seconds after which a failed call may be repeated."""
-_DETAILS = ("existing_id", "entry_id", "current_version", "field", "quota", "position", "store")
+_DETAILS = ("existing_id", "entry_id", "current_version", "quota", "position", "store")
 """Attributes of errors that a problem document has too."""
 
 
@@ -48,7 +54,7 @@ class ProblemDocument(BaseModel):
     existing_id: str | None = Field(default=None, description="The record that is in the way.")
 
 
-class Problem(HTTPException):
+class Problem(PicklableException, HTTPException):
     """An error of the server's own: one that no error of the library says."""
 
     def __init__(

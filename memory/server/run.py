@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from memory.server.connections import protocol_with
 from memory.server.settings import ServerSettings
 
 
@@ -48,6 +49,8 @@ async def serve(app: ASGIApp, settings: ServerSettings, ready: Callable[[str], N
         app,
         host=settings.host,
         port=settings.port,
+        http=protocol_with(settings.header_time.total_seconds()),
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

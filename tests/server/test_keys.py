@@ -55,6 +55,10 @@ async def test_a_wrong_checksum_needs_no_store(memory: Memory) -> None:
     assert await keys.verify(text[:-1] + ("0" if text[-1] != "0" else "1")) is None
 
 
+def _holds(path: Path, data: bytes) -> bool:
+    return data in path.read_bytes()
+
+
 async def test_the_store_has_a_digest_in_place_of_the_text(memory: Memory, tmp_path: Path) -> None:
     keys = KeyStore(memory)
     key, text = await keys.create("acme", "writer", scopes=["user:ada", "path:teams/red/**"], name="agent")
@@ -63,7 +67,7 @@ async def test_the_store_has_a_digest_in_place_of_the_text(memory: Memory, tmp_p
     assert key.id in json.dumps(lines)
     for secret in (text, text.rpartition("_")[2]):
         assert secret not in json.dumps(lines)
-        assert all(secret.encode() not in part.read_bytes() for part in tmp_path.iterdir())
+        assert not any(_holds(part, secret.encode()) for part in sorted(tmp_path.glob("*")))  # noqa: ASYNC240
     assert "sha" not in repr(key.to_dict())
 
 
@@ -104,10 +108,10 @@ async def test_keys_expire_rotate_and_end(memory: Memory) -> None:
     assert await keys.verify(text) is None
     for call in (keys.revoke, keys.rotate):
         with pytest.raises(NotFound):
-            await call(other.id)  # type: ignore[operator]
+            await call(other.id)
         for unknown in ("nobody0000", "", "a/b", "x" * 600, "é"):
             with pytest.raises(NotFound):
-                await call(unknown)  # type: ignore[operator]
+                await call(unknown)
     with pytest.raises(InvalidInput):
         await keys.rotate(key.id, overlap=timedelta(seconds=-1))
 
@@ -201,7 +205,7 @@ async def test_admins_manage_the_keys_of_their_tenant(server: KeyServer) -> None
     assert made.status_code == 201, made.text
     shown = made.json()
     assert (shown["tenant"], shown["role"], shown["scopes"]) == ("acme", "reader", ["user:ada"])
-    assert made.headers["Cache-Control"] == "no-store"
+    assert "no-store" in made.headers["Cache-Control"]
     assert (await server.call(shown["key"], "GET", ENTRY)).status_code == 404
     listed = (await server.call(admin, "GET", KEYS)).json()["keys"]
     assert {one["tenant"] for one in listed} == {"acme"}
@@ -267,9 +271,12 @@ async def test_a_stream_ends_soon_after_its_key(server: KeyServer) -> None:
     key, text = await server.keys.create("acme", "reader")
     parts: list[bytes] = []
 
+    coming = [{"type": "http.request", "body": b"", "more_body": False}]
+
     async def receive() -> dict[str, object]:
-        await asyncio.sleep(3600)
-        raise AssertionError
+        if not coming:
+            await asyncio.sleep(3600)
+        return coming.pop()
 
     async def send(message: object) -> None:
         parts.append(message.get("body", b""))  # type: ignore[attr-defined]

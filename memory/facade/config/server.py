@@ -61,8 +61,8 @@ class ServerSettings(BaseModel):
         return None if value is None else Scope.parse(value).text
 
     def settings_by_name(self) -> dict[str, Any]:
-        """Return the values that differ from their defaults, for display."""
-        shown = {name: getattr(self, name) for name in sorted(self.model_fields_set)}
+        """Return the values that are set or have a default, for display."""
+        shown = {name: getattr(self, name) for name in type(self).model_fields}
         return {
             name: show_duration(value) if isinstance(value, timedelta) else value
             for name, value in shown.items()

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 CHECKED_EVERY: Final = 0.75
 """Seconds between two checks whether the key of a running request still holds."""
+CLIENT_GONE: Final = 499
+"""The outcome of a request whose client went away before the response."""
 _UNTOLD: Final = ("health", "openapi.json", "metrics")
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _CREATED: Final = re.compile(r"/([^/]+)$")
@@ -74,6 +76,8 @@ class AuditTrail:
 
         try:
             await self._run(scope, receive, send_recorded)
+            if not begun:  # the client went away, and its call was cancelled
+                await self._record(scope, CLIENT_GONE, Headers())
         except _ResponseReplaced:
             return
         except Unauthenticated as error:
@@ -83,7 +87,7 @@ class AuditTrail:
             await problem_response(error)(scope, receive, send_recorded)
         except asyncio.CancelledError:
             if not begun:
-                await asyncio.shield(self._record(scope, 499, Headers()))
+                await asyncio.shield(self._record(scope, CLIENT_GONE, Headers()))
             raise
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,7 +124,7 @@ class AuditTrail:
         if self._audit is None or scope["path"].strip("/").split("/")[0] in _UNTOLD:
             return None
         record = _record_of(scope, status, headers, self._audit.now())
-        needed, is_done = scope.get("role_needed"), status < 400 or status == 499
+        needed, is_done = scope.get("role_needed"), status < 400 or status == CLIENT_GONE
         is_export = is_done and scope["path"].endswith("/export")
         is_change = scope["method"] not in ("GET", "HEAD", "OPTIONS") and needed != "reader"
         is_denial = status in (401, 403)

@@ -1,11 +1,31 @@
 """The routes of the HTTP API, one module for each resource.
 
-Each module has a `router`. Add it to `ROUTERS`, and a route takes its caller as
-`Reader`, `Writer`, `Admin` or `Operator`.
+Each module has a `router`, which `ROUTERS` lists. A route takes its caller as `Reader`,
+`Writer`, `Admin` or `Operator`.
 """
 
 from __future__ import annotations
 
-from memory.server.routes import audit, entries, health, keys
+from memory.server.routes import (
+    artifacts,
+    audit,
+    entries,
+    health,
+    keys,
+    listing,
+    relations,
+    scratchpads,
+    tenants,
+)
 
-ROUTERS = (health.router, entries.router, keys.router, audit.router)
+ROUTERS = (
+    health.router,
+    listing.router,
+    entries.router,
+    relations.router,
+    artifacts.router,
+    scratchpads.router,
+    tenants.router,
+    keys.router,
+    audit.router,
+)

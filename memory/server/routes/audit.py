@@ -12,7 +12,7 @@ from starlette.responses import Response
 from memory.domain import validation
 from memory.server.callers import Admin
 from memory.server.identity import AuditLog
-from memory.server.requests import Cursor, Limit, inner_cursor, link_next, not_found, outer_cursor
+from memory.server.requests import Cursor, Limit, inner_cursor, next_link, not_found, outer_cursor
 from memory.server.routes.keys import TenantName, require_whole_tenant
 
 router = APIRouter(prefix="/v1/admin/audit", tags=["audit"])
@@ -68,5 +68,5 @@ async def list_records(
         cursor=inner_cursor(caller, cursor),
     )
     following = outer_cursor(caller, page.cursor)
-    link_next(request, response, following)
+    response.headers.update(next_link(request, following))
     return RecordList(records=[RecordDocument(**one.to_dict()) for one in page.records], cursor=following)
