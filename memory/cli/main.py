@@ -25,6 +25,7 @@ from memory.cli import (
     rules,
     scopes,
     scratchpads,
+    serve,
     sessions,
     setup,
     transfer,
@@ -66,6 +67,7 @@ for part in (
     transfer,
     backups,
     worker,
+    serve,
 ):
     part.register(app)
 
