@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import ProviderFailure as ProviderFailure
     from memory.domain.errors import QuotaExceeded as QuotaExceeded
     from memory.domain.errors import RejectedByGate as RejectedByGate
+    from memory.domain.errors import RequestIdReused as RequestIdReused
     from memory.domain.errors import ScratchpadFull as ScratchpadFull
     from memory.domain.errors import SessionOwnerMismatch as SessionOwnerMismatch
     from memory.domain.errors import StoreAddFailure as StoreAddFailure
@@ -168,6 +169,7 @@ _HOMES = {
         "ProviderFailure",
         "QuotaExceeded",
         "RejectedByGate",
+        "RequestIdReused",
         "ScratchpadFull",
         "SessionOwnerMismatch",
         "StoreError",
@@ -332,6 +334,7 @@ __all__ = [
     "RecordFacts",
     "Recording",
     "RejectedByGate",
+    "RequestIdReused",
     "Resolution",
     "RetentionRule",
     "RevertReport",

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from memory.domain.errors import (
-    CompactionError,
-    ConfigError,
-    Conflict,
-    CorruptRecord,
-    Forbidden,
-    InvalidInput,
-    InvalidScopePromotion,
-    LegalHoldActive,
-    MemoryTiersError,
-    NotFound,
-    ProviderFailure,
-    QuotaExceeded,
-    RejectedByGate,
-    ScratchpadFull,
-    StoreAddFailure,
-    StoreError,
-    TooMuchContention,
-    Unsupported,
+from memory.domain.error_table import (
+    BUG,
+    CONFIG,
+    CONFLICT,
+    CORRUPT,
+    NOTHING,
+    OK,
+    UNAVAILABLE,
+    USAGE,
+    code_of,
+    rule_of,
 )
 
-OK = 0
-NOTHING = 1
-USAGE = 2
-UNAVAILABLE = 3
-CONFIG = 4
-CORRUPT = 5
-CONFLICT = 6
-BUG = 70
+__all__ = (
+    "BUG",
+    "CONFIG",
+    "CONFLICT",
+    "CORRUPT",
+    "EPILOG",
+    "INTERRUPTED",
+    "NOTHING",
+    "OK",
+    "PIPE_CLOSED",
+    "UNAVAILABLE",
+    "USAGE",
+    "classify_error",
+)
+
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
@@ -42,30 +41,7 @@ EPILOG = (
     ' --json, on standard output as {"error": {"code", "message", "exit"}}.'
 )
 
-_EXITS: tuple[tuple[type[BaseException], int], ...] = (  # most specific first
-    (NotFound, NOTHING),
-    (Conflict, CONFLICT),
-    (TooMuchContention, CONFLICT),
-    (LegalHoldActive, CONFLICT),
-    (QuotaExceeded, CONFLICT),
-    (RejectedByGate, CONFLICT),
-    (Forbidden, CONFLICT),
-    (ScratchpadFull, CONFLICT),
-    (CorruptRecord, CORRUPT),
-    (StoreError, UNAVAILABLE),
-    (StoreAddFailure, UNAVAILABLE),
-    (ProviderFailure, UNAVAILABLE),
-    (ConfigError, CONFIG),
-    (Unsupported, CONFIG),
-    (InvalidScopePromotion, USAGE),
-    (CompactionError, USAGE),
-    (InvalidInput, USAGE),
-    (OSError, USAGE),
-)
-
 
 def classify_error(exc: BaseException) -> tuple[int, str]:
     """Return the exit code of an error, and its code for programs."""
-    foreign = "file" if isinstance(exc, OSError) else "internal"
-    code = exc.code if isinstance(exc, MemoryTiersError) else foreign
-    return next((exit_code for kind, exit_code in _EXITS if isinstance(exc, kind)), BUG), code
+    return rule_of(exc).exit_code, code_of(exc)

@@ -18,12 +18,14 @@ from memory.cli import (
     blocked_sources,
     entries,
     entry_changes,
+    knowledge_graph,
     legal_holds,
     mcp,
     mem,
     rules,
     scopes,
     scratchpads,
+    serve,
     sessions,
     setup,
     transfer,
@@ -55,6 +57,7 @@ for part in (
     scratchpads,
     artifacts,
     mcp,
+    knowledge_graph,
     mem,
     rules,
     legal_holds,
@@ -64,6 +67,7 @@ for part in (
     transfer,
     backups,
     worker,
+    serve,
 ):
     part.register(app)
 

@@ -159,6 +159,23 @@ class VersionConflict(Conflict):
         self.current_version = current_version
 
 
+class RequestIdReused(Conflict):
+    """Raised if a request id was used before for another request.
+
+    Nothing was changed. Use a new id for each request, and the same id only to repeat
+    one. `request_id` is the id.
+    """
+
+    code = "request_id_reused"
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"request_id {request_id!r} was used for another request. Use a new id for each request, and the"
+            " same id only to repeat one"
+        )
+        self.request_id = request_id
+
+
 _CHANGED_BY_UPDATE = {
     "system": "another system message",
     "title": "another title",

@@ -27,6 +27,8 @@ class View:
     role: ViewRole = "writer"
     origin: str | None = None
     """The source that the view adds to whatever it writes, such as `key:3kTMd9Xq`."""
+    is_restricted: bool = True
+    """False for a view with an origin alone: it reaches stores and other tenants."""
 
     @cached_property
     def exact(self) -> frozenset[str]:
@@ -113,4 +115,10 @@ class View:
             raise Forbidden("role", "'writer' is more than this view has, which is restricted to 'reader'")
         self.require("scopes", scopes or ())
         kept = self.scopes if scopes is None else tuple(dict.fromkeys(scopes))
-        return replace(self, scopes=kept, role=role or self.role, origin=origin or self.origin)
+        return replace(
+            self,
+            scopes=kept,
+            role=role or self.role,
+            origin=origin or self.origin,
+            is_restricted=self.is_restricted or scopes is not None or role is not None,
+        )

@@ -480,6 +480,7 @@ class Memory(AsyncContext, LoopBound):
                 message that the view writes or changes has it among its origins, and so
                 have entries derived from these messages. Callers of the view can
                 neither remove it nor name a source that begins with `key:` or `mcp:`.
+                A view with an origin alone has all calls.
 
         Raises:
             Forbidden: This is a view, and it has not all of `scopes`, or not the role,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, get_args
 
 from mcp.server.caching import CacheableMethod, CacheHint
+from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, GetPromptResult
+from mcp_types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, Resource
 from mcp_types import Tool as ToolListing
+from pydantic import AnyUrl
 
 from memory.domain.corrections import did_you_mean
 from memory.domain.errors import ConfigError, InvalidInput, MemoryTiersError, NotFound
@@ -24,6 +26,7 @@ from memory.mcp.entry_tools import (
     get_memory,
     search_memory,
 )
+from memory.mcp.reference.tools import GRAPH_URI, REFERENCE_TOOLS, read_graph
 from memory.mcp.rendering import Answer, frame_answer
 from memory.mcp.session_tools import SESSION_TOOLS, ContextArguments, get_context
 from memory.mcp.settings import McpSettings
@@ -45,7 +48,14 @@ def _memory_tools(settings: McpSettings) -> Sequence[ToolDefinition]:
     return (*ENTRY_TOOLS, *SESSION_TOOLS, *((FORGET,) if settings.allow_delete else ()))
 
 
-PROFILES: Mapping[str, Callable[[McpSettings], Sequence[ToolDefinition]]] = {"memory": _memory_tools}
+def _reference_tools(_: McpSettings) -> Sequence[ToolDefinition]:
+    return REFERENCE_TOOLS
+
+
+PROFILES: Mapping[str, Callable[[McpSettings], Sequence[ToolDefinition]]] = {
+    "memory": _memory_tools,
+    "reference": _reference_tools,
+}
 """The tools of each profile, by its name."""
 
 
@@ -118,6 +128,37 @@ class MemoryServer(MCPServer[Any]):
         return Call(await self._callers(context), self._memory_settings.token_budget)
 
 
+class GraphServer(MemoryServer):
+    """A server of the reference profile, whose only resource is the graph.
+
+    The resource has no template, and the SDK gives those no context of the request.
+    """
+
+    async def list_resources(self) -> list[Resource]:
+        """List the graph."""
+        return [
+            Resource(
+                uri=GRAPH_URI,
+                name="knowledge-graph",
+                title="Knowledge Graph",
+                description="The full knowledge graph with all entities and relations",
+                mime_type="application/json",
+            )
+        ]
+
+    async def read_resource(
+        self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
+    ) -> Iterable[ReadResourceContents] | InputRequiredResult:
+        """Return the graph of the caller."""
+        if str(uri) != GRAPH_URI:
+            return await super().read_resource(uri, context)
+        try:
+            answer = await read_graph(await self.make_call(context))
+        except MemoryTiersError as error:
+            raise ResourceError(error_text(error)) from None
+        return [ReadResourceContents(answer.lines[0], "application/json")]
+
+
 def create_server(
     memory: Memory | None, settings: McpSettings | None = None, *, callers: Callers | None = None
 ) -> MemoryServer:
@@ -141,7 +182,8 @@ def create_server(
         async def callers(_: Any) -> Caller:
             return fixed
 
-    server = MemoryServer(chosen, callers, _chosen_tools(chosen))
+    kind = GraphServer if chosen.profile == "reference" else MemoryServer
+    server = kind(chosen, callers, _chosen_tools(chosen))
     if chosen.profile == "memory":
         _add_resources(server)
         _add_prompts(server)

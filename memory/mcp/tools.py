@@ -80,6 +80,14 @@ class ToolDefinition:
             ),
         )
 
+    def text_of(self, answer: Answer) -> str:
+        """Return the text of an answer."""
+        return frame_answer(self.name, answer)
+
+    def result_of(self, error: Exception) -> CallToolResult:
+        """Return the result of a call that failed."""
+        return error_result(error)
+
 
 async def call_tool(
     definition: ToolDefinition, arguments: Mapping[str, Any], caller: Caller, budget: int
@@ -92,9 +100,9 @@ async def call_tool(
         checked = check_arguments(definition.name, definition.arguments, arguments, definition.example)
         answer = await definition.run(Call(caller, budget), checked)
     except Exception as error:  # noqa: BLE001 - a model gets an answer to every call
-        return error_result(error)
+        return definition.result_of(error)
     return CallToolResult(
-        content=[TextContent(type="text", text=frame_answer(definition.name, answer))],
+        content=[TextContent(type="text", text=definition.text_of(answer))],
         structured_content=answer.data,
     )
 

@@ -35,6 +35,7 @@ from memory.domain.filter_parsing import parse_path
 from memory.domain.filters import JSON
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
+from memory.facade.config.server import ServerSettings
 from memory.facade.config.sources import Layer, gather_settings
 from memory.facade.config.values import (
     HIDDEN,
@@ -421,6 +422,7 @@ class MemoryConfig(BaseModel):
     search: SearchSettings = SearchSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     enrichment: EnrichmentSettings = EnrichmentSettings()
+    server: ServerSettings = ServerSettings()
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -657,6 +659,7 @@ class MemoryConfig(BaseModel):
         shown |= {
             f"enrichment.{name}": getattr(self.enrichment, name) for name in EnrichmentSettings.model_fields
         }
+        shown |= {f"server.{name}": value for name, value in self.server.settings_by_name().items()}
         return shown | {
             f"durations.{name}": show_duration(getattr(self.durations, name))
             for name in Durations.model_fields
@@ -738,6 +741,7 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "conversations": ConversationSettings,
         "search": SearchSettings,
         "enrichment": EnrichmentSettings,
+        "server": ServerSettings,
     }
     inner = next((str(part) for part in reversed(location) if part in sections), "")
     return list(sections.get(inner, MemoryConfig).model_fields)

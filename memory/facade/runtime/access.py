@@ -172,7 +172,8 @@ class Access:
     def for_tenant(self, tenant: str) -> Access:
         """Return the access of another tenant to the same engine."""
         self._check_open()
-        return Access(self.config, self._life, validation.identifier("tenant", tenant), owns_life=False)
+        named = validation.identifier("tenant", tenant)
+        return Access(self.config, self._life, named, owns_life=False, view=self.view)
 
     def restrict(self, scopes: Scopes | None, role: ViewRole | None, origin: str | None = None) -> Access:
         """Return the access of a view, restricted further than this one."""
@@ -184,7 +185,7 @@ class Access:
         if named is None and acts is None and signed is None:
             raise InvalidInput("scopes", "is missing. Pass the scopes of the view, role='reader', or both")
         self._check_open()
-        narrowed = (self.view or View()).narrow(named, acts, signed)  # type: ignore[arg-type]
+        narrowed = (self.view or View(is_restricted=False)).narrow(named, acts, signed)  # type: ignore[arg-type]
         return Access(self.config, self._life, self.tenant, owns_life=False, view=narrowed)
 
     def _check_open(self) -> None:

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from memory.domain import ids
-from memory.domain.errors import Conflict, StoreError
+from memory.domain.errors import Conflict, RequestIdReused, StoreError
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import REQUESTS
 from memory.orchestrator.storage.key_locks import RetryDeadline
@@ -181,10 +181,7 @@ class Requests:
             there = outcome.stored
             if isinstance(there, Record) and not is_expired(there, now):
                 if there.body.get("digest") != request.digest:
-                    raise Conflict(
-                        f"request_id {request.request_id!r} was used for another request. Use a new id for"
-                        " each request, and the same id only to repeat one"
-                    )
+                    raise RequestIdReused(request.request_id)
                 return BegunRequest(there, _mark(request, there, repeats=True), there.body.get("result"))
             if isinstance(there, Tombstone) and ERASED in there.note and moment(there.version) > now - KEPT:
                 raise deleted_since(f"the result of request_id {request.request_id!r}")

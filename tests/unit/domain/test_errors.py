@@ -133,6 +133,7 @@ CODES = {
     "ProviderFailure": "provider_failure",
     "QuotaExceeded": "quota_exceeded",
     "RejectedByGate": "rejected_by_gate",
+    "RequestIdReused": "request_id_reused",
     "ScratchpadFull": "scratchpad_full",
     "VersionConflict": "version_conflict",
     "SessionOwnerMismatch": "session_owner_mismatch",

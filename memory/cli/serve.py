@@ -1,0 +1,78 @@
+"""The command `memory serve`, which runs the HTTP API."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Annotated
+
+import typer
+
+from memory.cli.command import Cli, command
+
+EXTRA = ("fastapi", "uvicorn", "jwt")
+"""Packages of the extra `server`."""
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "serve")(serve)
+
+
+async def serve(
+    cli: Cli,
+    dev: Annotated[
+        bool, typer.Option("--dev", help="Serve without keys, on this machine only, for development.")
+    ] = False,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="The address.", show_default="127.0.0.1"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65_535, metavar="N", help="The port; 0 takes a free one.", show_default="8080"
+        ),
+    ] = None,
+    grace: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How long a stop waits for running requests.", show_default="20s"),
+    ] = None,
+) -> None:
+    """Serve the memory over HTTP until stopped.
+
+    The API is under /v1, and its description at /openapi.json. One line with the
+    address is printed once the server listens. SIGTERM or Ctrl-C stops it: running
+    requests may end, for as long as --grace says.
+    """
+    _require_extra()
+    from memory.domain.errors import ConfigError
+    from memory.domain.scope import Scope
+    from memory.server.app import create_app
+    from memory.server.callers import DevAuthenticator
+    from memory.server.run import serve as run
+    from memory.server.settings import with_options
+
+    memory = cli.memory()
+    settings = with_options(memory.config.server, host=host, port=port, grace=grace)
+    if not dev:
+        raise ConfigError("memory serve: only --dev is there yet. Pass --dev")
+    scope = None if settings.default_scope is None else Scope.parse(settings.default_scope)
+    async with memory:
+        app = create_app(memory, settings, DevAuthenticator(memory, scope), local_only=True)
+
+        def tell(address: str) -> None:
+            sys.stdout.write(f"serving {address}\n")
+            sys.stdout.flush()
+
+        await run(app, settings, tell)
+
+
+def _require_extra() -> None:
+    """Raise `ConfigError` unless the packages of the extra are installed."""
+    from memory.domain.errors import ConfigError
+
+    if missing := [name for name in EXTRA if importlib.util.find_spec(name) is None]:
+        raise ConfigError(
+            f"memory serve needs {', '.join(missing)}, which the extra brings:"
+            " pip install 'memory-tiers[server]'"
+        )

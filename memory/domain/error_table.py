@@ -1,0 +1,96 @@
+"""One table of errors: the exit code and the HTTP status of each class.
+
+The command line, the HTTP API and the MCP server read it, so that one error means the
+same everywhere. The code of an error for programs is its class's `code`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from memory.domain.errors import (
+    CompactionError,
+    ConfigError,
+    Conflict,
+    CorruptRecord,
+    Forbidden,
+    InvalidInput,
+    InvalidScopePromotion,
+    LegalHoldActive,
+    MemoryTiersError,
+    NotFound,
+    NotOpen,
+    ProviderFailure,
+    QuotaExceeded,
+    RejectedByGate,
+    RequestIdReused,
+    ScratchpadFull,
+    StoreAddFailure,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    TooMuchContention,
+    Unsupported,
+)
+
+OK = 0
+NOTHING = 1
+USAGE = 2
+UNAVAILABLE = 3
+CONFIG = 4
+CORRUPT = 5
+CONFLICT = 6
+BUG = 70
+
+BAD_REQUEST, FORBIDDEN, NOT_FOUND, CONFLICTING, UNPROCESSABLE = 400, 403, 404, 409, 422
+BROKEN, NOT_IMPLEMENTED, BAD_GATEWAY, AWAY, NO_ROOM = 500, 501, 502, 503, 507
+
+
+class ErrorRule(NamedTuple):
+    """What an error means to programs."""
+
+    kind: type[BaseException]
+    exit_code: int
+    status: int
+    """The HTTP status."""
+    retryable: bool = False
+    """Whether the same call may succeed later without any change."""
+
+
+RULES: tuple[ErrorRule, ...] = (  # most specific first
+    ErrorRule(NotFound, NOTHING, NOT_FOUND),
+    ErrorRule(RequestIdReused, CONFLICT, UNPROCESSABLE),
+    ErrorRule(Conflict, CONFLICT, CONFLICTING),
+    ErrorRule(TooMuchContention, CONFLICT, CONFLICTING, retryable=True),
+    ErrorRule(LegalHoldActive, CONFLICT, CONFLICTING),
+    ErrorRule(QuotaExceeded, CONFLICT, CONFLICTING),
+    ErrorRule(RejectedByGate, CONFLICT, FORBIDDEN),
+    ErrorRule(Forbidden, CONFLICT, FORBIDDEN),
+    ErrorRule(ScratchpadFull, CONFLICT, CONFLICTING),
+    ErrorRule(CorruptRecord, CORRUPT, BROKEN),
+    ErrorRule(StoreUnavailable, UNAVAILABLE, AWAY, retryable=True),
+    ErrorRule(StoreFull, UNAVAILABLE, NO_ROOM),
+    ErrorRule(StoreError, UNAVAILABLE, BROKEN),
+    ErrorRule(StoreAddFailure, UNAVAILABLE, BAD_GATEWAY),
+    ErrorRule(ProviderFailure, UNAVAILABLE, BAD_GATEWAY),
+    ErrorRule(ConfigError, CONFIG, BROKEN),
+    ErrorRule(Unsupported, CONFIG, NOT_IMPLEMENTED),
+    ErrorRule(InvalidScopePromotion, USAGE, BAD_REQUEST),
+    ErrorRule(CompactionError, USAGE, BAD_REQUEST),
+    ErrorRule(InvalidInput, USAGE, BAD_REQUEST),
+    ErrorRule(NotOpen, BUG, AWAY, retryable=True),
+    ErrorRule(OSError, USAGE, BROKEN),
+    ErrorRule(BaseException, BUG, BROKEN),
+)
+
+
+def rule_of(error: BaseException) -> ErrorRule:
+    """Return the row of an error's class; the last row covers bugs."""
+    return next(rule for rule in RULES if isinstance(error, rule.kind))
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code of an error for programs, such as `not_found`."""
+    if isinstance(error, MemoryTiersError):
+        return error.code
+    return "file" if isinstance(error, OSError) else "internal"

@@ -1,0 +1,182 @@
+"""The bodies of requests: unknown fields are refused, and the right one named."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from memory.domain.corrections import did_you_mean
+from memory.domain.entry import EntryType
+
+
+class RequestBody(BaseModel):
+    """A JSON body. Its fields are named as the arguments of the library.
+
+    `given` has the fields that the client sent, to pass on. The library checks the
+    values and says what is wrong with them; the limits here only describe them.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            raise PydanticCustomError("no_object", "must be a JSON object", {"field": "body"})
+        for name in values:
+            if name not in cls.model_fields:
+                found = unknown_name("field", name, cls.model_fields)
+                raise PydanticCustomError("unknown_field", "{message}", found)
+        return values
+
+    def given(self, *, without: Collection[str] = ()) -> dict[str, Any]:
+        """Return the fields that the client sent."""
+        return {name: getattr(self, name) for name in self.model_fields_set if name not in without}
+
+
+def unknown_name(kind: str, name: str, known: Collection[str]) -> dict[str, Any]:
+    """Return the field and the message of a field or parameter that does not exist."""
+    shown, names = name[:80], ", ".join(sorted(known)) or "none"
+    return {
+        "field": shown,
+        "message": f"there is no such {kind}{did_you_mean(shown, known)} (known: {names})",
+    }
+
+
+def described(**schema: Any) -> Any:
+    """Return a field whose limits are described to clients, and checked by the library."""
+    return Field(json_schema_extra=schema)
+
+
+When: TypeAlias = Annotated[
+    str | int | float,
+    Field(
+        description="A moment: ISO 8601 text with a zone, or seconds since 1970.",
+        examples=["2026-01-31T09:30:00Z", 1_769_851_800],
+    ),
+]
+Tags: TypeAlias = Annotated[
+    list[Annotated[str, described(minLength=1, maxLength=64)]], described(maxItems=32)
+]
+Title: TypeAlias = Annotated[str, described(minLength=1, maxLength=200)]
+Content: TypeAlias = Annotated[str, described(maxLength=65_536)]
+EntryKind: TypeAlias = Annotated[str, described(enum=[str(one) for one in EntryType])]
+RelationKind: TypeAlias = Annotated[
+    str, described(enum=["relates_to", "refines", "contradicts", "supersedes", "supports"])
+]
+IfExists: TypeAlias = Annotated[str, described(enum=["error", "update", "replace", "keep"])]
+Share: TypeAlias = Annotated[float, described(minimum=0, maximum=1)]
+Reference: TypeAlias = str | int
+"""A UUID, or the number for people: 42, "42" or "#42"."""
+
+
+class EntryFields(RequestBody):
+    """The fields of an entry that a write may set."""
+
+    type: EntryKind = "context"
+    title: Title | None = None
+    source: Annotated[str, described(maxLength=200)] | None = None
+    tags: Tags | None = None
+    metadata: dict[str, Any] | None = None
+    data: dict[str, Any] | list[Any] | None = None
+    vector: list[float] | None = Field(default=None, description="Your own embedding.")
+    searchable: bool = True
+    confidence: Share | None = None
+    expires_at: When | None = None
+    artifact_id: Reference | None = Field(default=None, description="A file; 0 or null for none.")
+    agent: str | None = None
+    run: str | None = None
+    origins: list[str] | None = None
+
+
+class NewEntry(EntryFields):
+    """A new entry."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"scope": "user:ada", "type": "user", "title": "Tea", "content": "Ada prefers tea."}]
+        }
+    )
+
+    content: Content = ""
+    scope: str | None = Field(
+        default=None, description="Whom it belongs to, as user:ada. By default, the key's scope."
+    )
+    created_at: When | None = None
+    conversation_id: str | int | None = Field(default=None, description="A session; 0 or null for none.")
+    number_in_conversation: int | None = None
+    speaker: str | None = None
+    key: str | None = Field(default=None, description="Names the entry within its scope.")
+    if_exists: IfExists = "error"
+    revive: bool = False
+    supersedes_ids: Annotated[list[Reference], described(maxItems=32)] | None = None
+    detect_conflicts: bool = False
+    auto_tag: bool | None = None
+    auto_supersede: bool | None = None
+
+
+class EntryChanges(EntryFields):
+    """Changes of an entry. Fields that are left out stay."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"title": "Tea, green"}]})
+
+    content: Content = ""
+
+
+class EntryBatch(RequestBody):
+    """Several new entries, stored in order."""
+
+    entries: Annotated[list[NewEntry], described(maxItems=1000)]
+
+
+class Ending(RequestBody):
+    """When the validity of an entry ends; now by default."""
+
+    when: When | None = None
+
+
+class NewRelation(RequestBody):
+    """A link from an entry to another."""
+
+    source_id: Reference
+    target_id: Reference
+    relation: RelationKind
+
+
+class Note(RequestBody):
+    """A text to append to a scratchpad."""
+
+    text: Annotated[str, described(minLength=1)]
+
+
+class EntryDeletion(RequestBody):
+    """Which entries to delete."""
+
+    filter: dict[str, Any] = Field(examples=[{"metadata.kind": "draft"}])
+    scope: str | None = None
+    include_retired: bool = False
+
+
+class SearchQuestion(RequestBody):
+    """A search with all options of the library."""
+
+    query: str
+    scope: str | list[str] | None = None
+    limit: Annotated[int, described(minimum=1, maximum=1000)] | None = None
+    mode: Annotated[str, described(enum=["hybrid", "lexical", "semantic"])] = "hybrid"
+    filter: dict[str, Any] | None = None
+    boost: dict[str, Any] | None = None
+    min_relevance: Share | None = None
+    as_of: When | None = None
+    known_at: When | None = None
+    intent: bool = True
+    age_decay: bool = False
+    half_life: float | None = Field(default=None, description="In days.")
+    decay_floor: Share | None = None
+    vector: list[float] | None = None
+    explain: bool = False
+    expand: str | None = Field(default=None, description="The name of a configured model.")
+    rerank: str | None = Field(default=None, description="The name of a configured model.")

@@ -1,0 +1,168 @@
+"""The gate before every route: who calls, from where, and how much at once.
+
+It also limits bodies, cancels the call of a client that went away, and answers what no
+route could answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from memory.server.callers import Authenticator, Caller
+from memory.server.limits import BodyReader, KeyLimits
+from memory.server.problems import Problem, problem_response
+from memory.server.settings import ServerSettings
+
+access_log = logging.getLogger("memory.server.access")
+
+PUBLIC = frozenset({"/health/live", "/openapi.json"})
+"""Paths that need no key: they tell nothing of what is stored."""
+OPTIONAL = frozenset({"/health/ready"})
+"""Paths that tell an operator more, and others little."""
+LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+SAFELISTED = frozenset({"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"})
+"""Media types that a page of another origin may send without asking the server."""
+OWN_HEADERS = ((b"cache-control", b"private, no-cache"), (b"x-content-type-options", b"nosniff"))
+
+
+class Gate:
+    """Lets a request through to the routes, or answers it with a problem."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        authenticator: Authenticator,
+        settings: ServerSettings,
+        local_only: bool = False,
+    ) -> None:
+        """`local_only` refuses what a web page of another origin could send."""
+        self._app = app
+        self._authenticator = authenticator
+        self._settings = settings
+        self._local_only = local_only
+        self._limits = KeyLimits(settings)
+        self._under_way: set[tuple[str, str, str]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def send_noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*OWN_HEADERS, *message.get("headers", ())]
+                if not body.is_read:  # the rest of it is not waited for
+                    message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        body = BodyReader(receive, Headers(scope=scope), self._settings)
+        scope["body"] = body
+        try:
+            await self._serve(scope, body, send_noted)
+        except Exception as error:
+            if status:
+                raise  # the client sees that the response ends early
+            response = problem_response(error, Request(scope))
+            await response(scope, receive, send_noted)
+        finally:
+            caller: Caller | None = scope.get("caller")
+            access_log.info(
+                "%s %s %s %.1f ms key=%s",
+                scope["method"],
+                scope["path"],
+                status or "cut off",
+                (time.perf_counter() - began) * 1000,
+                "-" if caller is None else caller.key_id,
+            )
+
+    async def _serve(self, scope: Scope, body: BodyReader, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if self._local_only:
+            _refuse_foreign(headers)
+        _refuse_safelisted(headers, scope["method"], body)
+        if scope["path"] in PUBLIC:
+            await self._app(scope, body.receive, send)
+            return
+        if scope["path"] in OPTIONAL:
+            with suppress(Problem):
+                scope["caller"] = await self._authenticator.authenticate(headers)
+            await self._app(scope, body.receive, send)
+            return
+        caller = await self._authenticator.authenticate(headers)
+        scope["caller"] = caller
+        with self._limits.admit(caller.key_id), self._one_of_its_id(caller, scope, headers):
+            await body.watch()
+            try:
+                await self._app(scope, body.receive, send)
+            except asyncio.CancelledError:
+                if not body.has_cancelled():
+                    raise
+            finally:
+                body.close()
+
+    @contextmanager
+    def _one_of_its_id(self, caller: Caller, scope: Scope, headers: Headers) -> Iterator[None]:
+        """Refuse a request while another one with its `Idempotency-Key` runs."""
+        key = headers.get("idempotency-key")
+        if key is None:
+            yield
+            return
+        name = (caller.key_id, scope["path"], key)
+        if name in self._under_way:
+            raise Problem(
+                409,
+                "request_under_way",
+                "a request with this Idempotency-Key is still running. Repeat it after that one has ended",
+                headers={"Retry-After": "1"},
+            )
+        self._under_way.add(name)
+        try:
+            yield
+        finally:
+            self._under_way.discard(name)
+
+
+def _refuse_foreign(headers: Headers) -> None:
+    """Refuse a request that another name, or a page of another origin, brought here.
+
+    Raises:
+        Problem: 421 for another host, and 403 for another origin.
+    """
+    host = headers.get("host", "")
+    name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+    if name.lower() not in LOCAL_NAMES:
+        raise Problem(421, "wrong_host", "--dev answers requests for 127.0.0.1 and localhost only")
+    origin = headers.get("origin")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+        raise Problem(403, "foreign_origin", "--dev answers no request from a page of another origin")
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Problem(403, "foreign_origin", "--dev answers no request from a page of another site")
+
+
+def _refuse_safelisted(headers: Headers, method: str, body: BodyReader) -> None:
+    """Refuse a body of a type that any web page can send.
+
+    Raises:
+        Problem: 415.
+    """
+    if method in ("GET", "HEAD", "OPTIONS") or body.is_empty:
+        return
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not media_type or media_type in SAFELISTED:
+        raise Problem(
+            415,
+            "unsupported_media_type",
+            "a body needs Content-Type: application/json, and a file application/octet-stream",
+        )

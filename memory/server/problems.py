@@ -1,0 +1,181 @@
+"""Errors as RFC 9457 problem documents: one renderer for every error of the server."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from memory.domain.error_table import code_of, rule_of
+from memory.domain.errors import (
+    InvalidInput,
+    MemoryTiersError,
+    PartialWrite,
+    PicklableException,
+    VersionConflict,
+)
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER = "1"
+"""Seconds after which a failed call may be repeated."""
+_DETAILS = ("existing_id", "entry_id", "current_version", "quota", "position", "store")
+"""Attributes of errors that a problem document has too."""
+
+
+class FieldError(BaseModel):
+    """What is wrong with one field of a request."""
+
+    field: str
+    message: str
+
+
+class ProblemDocument(BaseModel):
+    """An error, as in RFC 9457."""
+
+    type: str = Field(examples=["about:blank"])
+    title: str = Field(examples=["Bad Request"])
+    status: int = Field(examples=[400])
+    detail: str = Field(examples=["limit: must be 1..1,000, not 0"])
+    error: str = Field(description="A short text of the error.", examples=["limit: must be 1..1,000, not 0"])
+    code: str = Field(description="The error for programs.", examples=["invalid_input"])
+    errors: list[FieldError] = Field(default=[], description="What is wrong, by field.")
+    instance: str | None = Field(default=None, description="Names the error in the server's log.")
+    existing_id: str | None = Field(default=None, description="The record that is in the way.")
+
+
+class Problem(PicklableException, HTTPException):
+    """An error of the server's own: one that no error of the library says."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        **details: Any,
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.code = code
+        self.errors = errors
+        self.details = details
+
+
+def bad_request(field: str, message: str) -> Problem:
+    """Return the problem of a request with a wrong field or parameter."""
+    return Problem(400, "invalid_input", f"{field}: {message}", errors=[(field, message)])
+
+
+def problem_response(error: BaseException, request: Request | None = None) -> Response:
+    """Return the response that tells a client of an error. It logs what is a fault."""
+    if isinstance(error, RequestValidationError):
+        error = _of_validation(error)
+    if isinstance(error, Problem):
+        return _render(
+            error.status_code,
+            error.code,
+            str(error.detail),
+            error.errors,
+            dict(error.headers or {}),
+            error.details,
+        )
+    if isinstance(error, HTTPException):
+        return _of_router(error, request)
+    rule = rule_of(error)
+    status, headers = rule.status, dict[str, str]()
+    details = {name: getattr(error, name) for name in _DETAILS if getattr(error, name, None) is not None}
+    if rule.retryable:
+        headers["Retry-After"] = RETRY_AFTER
+    if isinstance(error, VersionConflict) and request is not None and _has_precondition(request):
+        status = HTTPStatus.PRECONDITION_FAILED
+    if isinstance(error, PartialWrite):
+        details["written"] = {at: one.id for at, one in error.written.items()}
+        details["conflicts"] = {at: str(one) for at, one in error.conflicts.items()}
+    errors = (
+        [(error.field, error.problem)]
+        if isinstance(error, InvalidInput) and hasattr(error, "problem")
+        else []
+    )
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return _render(status, code_of(error), str(error), errors, headers, details)
+    instance = f"urn:uuid:{uuid.uuid4()}"
+    log.error("%s: %s", instance, code_of(error), exc_info=error)
+    text = (
+        "the server failed; its log has more under this instance"
+        if code_of(error) in ("internal", "file")
+        else f"{HTTPStatus(status).phrase}; the server's log has more under this instance"
+    )
+    return _render(status, code_of(error), text, (), headers, {"instance": instance})
+
+
+def _has_precondition(request: Request) -> bool:
+    return "if-match" in request.headers or "if-none-match" in request.headers
+
+
+def _of_validation(error: RequestValidationError) -> Problem:
+    """Return what FastAPI found wrong, by field."""
+    found = []
+    for one in error.errors():
+        where, *path = one["loc"]
+        name = ".".join(str(part) for part in path) or str(where)
+        message = "is missing" if one["type"] == "missing" else str(one["msg"])
+        if one["type"] in ("unknown_field", "no_object"):
+            path.append(one["ctx"]["field"])
+            name = ".".join(str(part) for part in path)
+        if one["type"] == "json_invalid":
+            name, message = "body", f"is not valid JSON ({one['ctx']['error']})"
+        found.append((name, message.removeprefix("Value error, ")))
+    said = "; ".join(f"{name}: {message}" for name, message in found[:8])
+    return Problem(400, "invalid_input", said, errors=found)
+
+
+def _of_router(error: HTTPException, request: Request | None) -> Response:
+    codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_input"}
+    texts = {404: "there is no such path", 405: "this path does not have this method"}
+    status = error.status_code
+    said = texts.get(status, str(error.detail))
+    return _render(status, codes.get(status, "http"), said, (), dict(error.headers or {}), {})
+
+
+def _render(
+    status: int,
+    code: str,
+    text: str,
+    errors: Sequence[tuple[str, str]],
+    headers: Mapping[str, str],
+    details: Mapping[str, Any],
+) -> Response:
+    document = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": text,
+        "error": text,
+        "code": code,
+        "errors": [{"field": field, "message": message} for field, message in errors],
+        **details,
+    }
+    body = json.dumps(document, default=str).encode()
+    return Response(body, status, headers=dict(headers), media_type=MEDIA_TYPE)
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    """Make the app answer every error with a problem document."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return problem_response(error, request)
+
+    for kind in (HTTPException, RequestValidationError, MemoryTiersError, OSError):
+        app.add_exception_handler(kind, handle)

@@ -1,0 +1,244 @@
+"""What requests have in common: ids, conditions, pages and preferences."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode
+
+from fastapi import Header, Query, Request
+
+from memory.domain.errors import InvalidInput
+from memory.domain.ids import is_id
+from memory.domain.versions import ABSENT
+from memory.server.bodies import unknown_name
+from memory.server.callers import Caller
+from memory.server.problems import Problem, bad_request
+
+Limit = Annotated[
+    int | None,
+    Query(
+        description="At most this many results: 1 to 1,000.",
+        json_schema_extra={"minimum": 1, "maximum": 1000},
+    ),
+]
+Cursor = Annotated[
+    str | None, Query(description="Continue after an earlier page, with the cursor that it returned.")
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=128,
+        description="Your id for this request. A repeat within 24 hours returns the first outcome.",
+    ),
+]
+IfMatch = Annotated[
+    str | None, Header(alias="If-Match", description="Act only if this is still the ETag of the record.")
+]
+IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="A known ETag, or *.")]
+Prefer = Annotated[
+    str | None,
+    Header(alias="Prefer", description="wait=5 waits up to 5 s for enrichment, and for replicas."),
+]
+_SHORT_ID: Final = re.compile(r"#?[0-9]{1,18}")
+_ETAG: Final = re.compile(r'"([\x21\x23-\x7e]*)"')
+
+
+def request_id_of(caller: Caller, key: str | None) -> str | None:
+    """Return the `request_id` of an `Idempotency-Key`: each key has ids of its own."""
+    return None if key is None else f"{caller.key_id}/{key}"
+
+
+def expected_version(if_match: str | None) -> Any:
+    """Return the `expected_version` of an `If-Match`; None if any version will do."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    if found := _ETAG.fullmatch(if_match.strip()):
+        return found[1]
+    raise bad_request("If-Match", 'must be one ETag as it was received, such as "abc", or *')
+
+
+def expects_absence(if_none_match: str | None) -> Any:
+    """Return `ABSENT` for `If-None-Match: *`, and None without the header."""
+    if if_none_match is None:
+        return None
+    if if_none_match.strip() == "*":
+        return ABSENT
+    raise bad_request("If-None-Match", "must be * in a request that writes")
+
+
+def etag_of(version: str) -> str:
+    """Return the ETag of a version."""
+    return f'"{version}"'
+
+
+def is_unchanged(if_none_match: str | None, version: str) -> bool:
+    """Return whether the client knows this version already."""
+    if if_none_match is None:
+        return False
+    known = [one.strip().removeprefix("W/") for one in if_none_match.split(",")]
+    return "*" in known or etag_of(version) in known
+
+
+async def full_id(caller: Caller, text: str, kind: str = "entry") -> str:
+    """Return the full id that a path names by a UUID, `42` or `#42`.
+
+    Raises:
+        Problem: 404 where the text names nothing of this kind.
+    """
+    if is_id(text):
+        return text
+    if _SHORT_ID.fullmatch(text) and caller.scopes is None:
+        found = await caller.memory.short_ids.resolve(text)
+        if found is not None and found.kind == kind:
+            return found.id
+    raise not_found(kind, text)
+
+
+def not_found(kind: str, text: str) -> Problem:
+    """Return the problem of an id that names nothing of this kind."""
+    return Problem(404, "not_found", f"there is no {kind} {text[:80]!r}")
+
+
+def outer_cursor(caller: Caller, cursor: str | None) -> str | None:
+    """Return the cursor that a client gets: bound to the key that asked."""
+    if cursor is None:
+        return None
+    return base64.urlsafe_b64encode(_binding(caller, cursor) + cursor.encode()).decode().rstrip("=")
+
+
+def inner_cursor(caller: Caller, cursor: str | None) -> str | None:
+    """Return the library's cursor of a client's cursor.
+
+    Raises:
+        Problem: The cursor is damaged, or another key received it.
+    """
+    if cursor is None:
+        return None
+    try:
+        data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        inner = data[_BINDING:].decode()
+    except ValueError:
+        data, inner = b"", ""
+    if not inner or data[:_BINDING] != _binding(caller, inner):
+        raise bad_request("cursor", "is damaged, or belongs to another key. Begin again without it")
+    return inner
+
+
+_BINDING: Final = 12
+
+
+def _binding(caller: Caller, cursor: str) -> bytes:
+    return hashlib.sha256(f"{caller.key_id}\0{cursor}".encode()).digest()[:_BINDING]
+
+
+def next_link(request: Request, cursor: str | None) -> dict[str, str]:
+    """Return the header `Link` to the next page; empty on the last page."""
+    if cursor is None:
+        return {}
+    query = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    return {"Link": f'<{request.url.path}?{urlencode([*query, ("cursor", cursor)])}>; rel="next"'}
+
+
+_WAIT: Final = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,4})(?:$|[,;\s])")
+
+
+def wait_of(prefer: str | None) -> float | None:
+    """Return the seconds of `Prefer: wait=5`; None without such a preference."""
+    found = None if prefer is None else _WAIT.search(prefer)
+    return None if found is None else float(found[1])
+
+
+def listed(values: list[str] | None) -> list[str] | None:
+    """Return the values of a parameter that is repeated, or divided by commas."""
+    if not values:
+        return None
+    return [part.strip() for value in values for part in value.split(",")]
+
+
+_WORDS: Final = {"true": True, "1": True, "on": True, "yes": True}
+_WORDS_OF_NO: Final = {"false": False, "0": False, "off": False, "no": False}
+
+
+def switch(field: str, value: str | None, *, default: bool) -> bool:
+    """Return a parameter that is on or off.
+
+    Raises:
+        Problem: 400 for another value.
+    """
+    if value is None:
+        return default
+    if (found := (_WORDS | _WORDS_OF_NO).get(value.strip().lower())) is None:
+        raise bad_request(field, f"must be on or off, not {value[:40]!r}")
+    return found
+
+
+@contextmanager
+def named_here(**names: str) -> Iterator[None]:
+    """Let errors of the library name the fields of this request.
+
+    Args:
+        **names: The name here, by the library's; `__` stands for a point.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        here = {name.replace("__", "."): own for name, own in names.items()}
+        if (own := here.get(error.field)) is None:
+            raise
+        raise InvalidInput(own, error.problem) from None
+
+
+async def refuse_unknown_parameters(request: Request) -> None:
+    """Refuse query parameters that the route does not have, or that are repeated.
+
+    Raises:
+        Problem: 400, naming the right parameter.
+    """
+    if not request.scope["query_string"]:
+        return
+    known = _parameters_of(request.scope["route"])
+    given = request.query_params.multi_items()
+    names = [name for name, _ in given]
+    wrong = [unknown_name("parameter", name, known) for name in dict.fromkeys(names) if name not in known]
+    if wrong:
+        raise Problem(
+            400,
+            "invalid_input",
+            "; ".join(f"{one['field']}: {one['message']}" for one in wrong),
+            errors=[(one["field"], one["message"]) for one in wrong],
+        )
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1 and not known[name]:
+            raise bad_request(name, "is given more than once. Give it once")
+
+
+_PARAMETERS: dict[int, Mapping[str, bool]] = {}
+
+
+def _parameters_of(route: Any) -> Mapping[str, bool]:
+    """Return the query parameters of a route, and which of them may be repeated."""
+    if (found := _PARAMETERS.get(id(route))) is None:
+        found, left = dict[str, bool](), [route.dependant]
+        while left:
+            dependant = left.pop()
+            left += dependant.dependencies
+            for one in dependant.query_params:
+                kind = one.field_info.annotation
+                found[one.alias] = "list" in str(kind)
+        _PARAMETERS[id(route)] = found
+    return found
+
+
+async def stream_of(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body of a request piece by piece, of any size."""
+    request.scope["body"].limit = None
+    async for piece in request.stream():
+        if piece:
+            yield piece

@@ -1,0 +1,260 @@
+"""Entries: `/v1/memory/entries`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from memory.domain.enrichment import PASSES
+from memory.domain.errors import InvalidInput
+from memory.server.bodies import Ending, EntryBatch, EntryChanges, EntryDeletion, NewEntry, Reference
+from memory.server.callers import Caller, Reader, Writer
+from memory.server.problems import Problem, bad_request
+from memory.server.rendering import (
+    Deleted,
+    DeletedMany,
+    EnrichmentView,
+    EntryView,
+    Invalidated,
+    VersionList,
+    WrittenEntry,
+    entry_json,
+    json_response,
+    report_json,
+)
+from memory.server.requests import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    Prefer,
+    etag_of,
+    expected_version,
+    expects_absence,
+    full_id,
+    is_unchanged,
+    named_here,
+    not_found,
+    request_id_of,
+    switch,
+    wait_of,
+)
+
+router = APIRouter(prefix="/v1/memory/entries", tags=["entries"])
+OF_LIBRARY = {"supersedes": "supersedes_ids"}
+AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
+KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]
+
+
+@router.post("", status_code=201, response_model=WrittenEntry)
+async def create_entry(
+    request: Request,
+    caller: Writer,
+    body: NewEntry,
+    idempotency_key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Store one entry.
+
+    A `key` makes the entry addressable and the write repeatable. The answer has a block
+    for all else that was done: `supersedes_manual`, `supersede` and `auto_tag`.
+    """
+    options = await _options(caller, body)
+    expected = expects_absence(if_none_match) or expected_version(if_match)
+    wait, waited = wait_of(prefer), dict[str, str]()
+    if wait is not None:
+        options["consistency"], waited = "replicated", {"Preference-Applied": f"wait={wait:g}"}
+    options |= {"request_id": request_id_of(caller, idempotency_key), "expected_version": expected}
+    enriched = any(options.get(name, getattr(caller.memory.config.enrichment, name)) for name in PASSES)
+    with named_here(**OF_LIBRARY):
+        if enriched or options.get("supersedes"):
+            report = await caller.memory.write_with_report(wait=wait or None, **options)
+            written, shown = report.entry, report_json(report)
+        else:
+            written = await caller.memory.write(**options)
+            shown = entry_json(written)
+            if written.conflict_report is not None:
+                shown["conflict_report"] = written.conflict_report.to_dict()
+    place = {"Location": f"{router.prefix}/{written.id}", "ETag": etag_of(written.version)}
+    return json_response(shown, 201, headers={**place, **waited})
+
+
+@router.post("/batch", status_code=201, response_model=VersionList)
+async def create_entries(
+    caller: Writer, body: EntryBatch, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Store several entries, in order. All of them are checked before any is stored."""
+    drafts = [await _options(caller, one) for one in body.entries]
+    with named_here(**OF_LIBRARY):
+        written = await caller.memory.write_many(drafts, request_id=request_id_of(caller, idempotency_key))
+    return json_response({"versions": [entry_json(one) for one in written]}, 201)
+
+
+@router.post("/delete", response_model=DeletedMany)
+async def delete_entries(
+    caller: Writer, body: EntryDeletion, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Delete the entries that pass a filter."""
+    gone = await caller.memory.entries.delete_many(
+        **body.given(), request_id=request_id_of(caller, idempotency_key)
+    )
+    return json_response(gone.to_dict())
+
+
+@router.get("/{entry_id}", response_model=EntryView, responses={304: {"description": "Not modified"}})
+async def get_entry(
+    entry_id: str,
+    caller: Reader,
+    as_of: AsOf = None,
+    known_at: KnownAt = None,
+    short_id: Annotated[str | None, Query(description="on: show the number for people.")] = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Return one entry, with the description of its file."""
+    wanted = await full_id(caller, entry_id)
+    found = await caller.memory.get(wanted, as_of=as_of, known_at=known_at)
+    if found is None:
+        raise not_found("entry", entry_id)
+    headers = {"ETag": etag_of(found.version)}
+    if is_unchanged(if_none_match, found.version):
+        return Response(status_code=304, headers=headers)
+    numbers = None
+    if switch("short_id", short_id, default=False):
+        numbers = await caller.memory.short_ids.of([found.id])
+    return json_response(entry_json(found, numbers), headers=headers)
+
+
+@router.patch("/{entry_id}", response_model=EntryView)
+async def change_entry(
+    entry_id: str,
+    caller: Writer,
+    body: EntryChanges,
+    idempotency_key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+) -> Response:
+    """Change the given fields of an active entry. The version before is kept."""
+    wanted, expected = await full_id(caller, entry_id), expected_version(if_match)
+    changes = body.given()
+    if "artifact_id" in changes:
+        changes["artifact_id"] = await _artifact_of(caller, changes["artifact_id"])
+    if "tags" in changes and changes["tags"] is None:
+        raise bad_request("tags", "must be a list. Send [] to remove all")
+    if not changes and expected is None:
+        found = await caller.memory.get(wanted)
+        if found is None or found.valid_to is not None:
+            raise not_found("entry", entry_id)
+    else:
+        found = await caller.memory.update(
+            wanted,
+            **changes,
+            expected_version=expected,
+            request_id=request_id_of(caller, idempotency_key),
+        )
+    return json_response(entry_json(found), headers={"ETag": etag_of(found.version)})
+
+
+@router.delete("/{entry_id}", response_model=Deleted)
+async def delete_entry(
+    entry_id: str, caller: Writer, idempotency_key: IdempotencyKey = None, if_match: IfMatch = None
+) -> Response:
+    """Delete an entry with its versions and relations. A second deletion finds none."""
+    wanted = await full_id(caller, entry_id)
+    gone = await caller.memory.delete(
+        wanted,
+        expected_version=expected_version(if_match),
+        request_id=request_id_of(caller, idempotency_key),
+    )
+    if not gone:
+        raise not_found("entry", entry_id)
+    return json_response({"deleted": True, "id": wanted, "kept": list(gone.kept)})
+
+
+@router.post("/{entry_id}/invalidate", response_model=Invalidated)
+async def invalidate_entry(
+    entry_id: str,
+    caller: Writer,
+    body: Ending | None = None,
+    idempotency_key: IdempotencyKey = None,
+    if_match: IfMatch = None,
+) -> Response:
+    """End the validity of an entry. It stays readable with `as_of`."""
+    wanted = await full_id(caller, entry_id, "entry")
+    ended = await caller.memory.entries.invalidate(
+        wanted,
+        None if body is None else body.when,
+        expected_version=expected_version(if_match),
+        request_id=request_id_of(caller, idempotency_key),
+    )
+    if not ended:
+        raise Problem(404, "not_found", "entry not found or already invalidated")
+    return json_response({"invalidated": True, "id": wanted})
+
+
+@router.get("/{entry_id}/history", response_model=VersionList)
+async def get_history(
+    entry_id: str,
+    caller: Reader,
+    superseded: Annotated[str | None, Query(description="on: also what it superseded.")] = None,
+) -> Response:
+    """List every version of an entry, oldest first."""
+    versions = await caller.memory.entries.history(
+        await full_id(caller, entry_id), superseded=switch("superseded", superseded, default=False)
+    )
+    return json_response({"versions": [entry_json(one) for one in versions]})
+
+
+@router.get("/{entry_id}/enrichment", response_model=EnrichmentView)
+async def get_enrichment(entry_id: str, caller: Reader) -> Response:
+    """Return what an advisor did for an entry."""
+    return json_response((await caller.memory.enrichment(await full_id(caller, entry_id))).to_dict())
+
+
+@router.get("/{entry_id}/messages")
+async def get_source_messages(entry_id: str, caller: Reader) -> Response:
+    """List the messages that an entry was made of."""
+    found = await caller.memory.entries.source_messages(await full_id(caller, entry_id))
+    return json_response({"messages": [one.to_dict() for one in found]})
+
+
+async def _options(caller: Caller, body: NewEntry) -> dict[str, Any]:
+    """Return the arguments of a write."""
+    given = body.given(without=("supersedes_ids",))
+    given["scope"] = caller.write_scope if given.get("scope") is None else given["scope"]
+    for name in [*PASSES, "tags", "origins"]:
+        if given.get(name, "") is None:
+            del given[name]
+    if given.get("conversation_id") in (0, "0"):
+        given["conversation_id"] = None
+    elif isinstance(given.get("conversation_id"), int):
+        raise InvalidInput("conversation_id", "must be the id of a session, or 0 for none")
+    if "artifact_id" in given:
+        given["artifact_id"] = await _artifact_of(caller, given["artifact_id"])
+    if body.supersedes_ids:
+        given["supersedes"] = [await _superseded(caller, one) for one in body.supersedes_ids]
+    return given
+
+
+async def _superseded(caller: Caller, reference: Reference) -> str:
+    """Return the full id of an entry to supersede; the write refuses unknown ones."""
+    try:
+        return await full_id(caller, str(reference))
+    except Problem:
+        shown = str(reference)[:64]
+        raise bad_request(
+            "supersedes_ids", f"there is no active entry {shown}: nothing was written"
+        ) from None
+
+
+async def _artifact_of(caller: Caller, reference: Reference | None) -> str | None:
+    """Return the full id of a file; 0 and null mean none."""
+    if reference in (None, 0, "0"):
+        return None
+    if isinstance(reference, int) and reference < 0:
+        raise InvalidInput("artifact_id", f"must not be negative, as {reference} is")
+    try:
+        return await full_id(caller, str(reference), "artifact")
+    except Problem:
+        raise bad_request("artifact_id", f"there is no artifact {str(reference)[:64]!r}") from None

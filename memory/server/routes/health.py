@@ -1,0 +1,66 @@
+"""Whether the server lives, and whether its stores answer."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from memory.facade.memory import Memory
+from memory.server.callers import Caller
+from memory.server.rendering import json_response
+
+router = APIRouter(tags=["health"])
+OLDEST = 1.0
+"""Seconds for which one look at the stores counts."""
+
+
+class Alive(BaseModel):
+    """The server runs."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(BaseModel):
+    """Whether every store answers."""
+
+    status: Literal["ok", "away"]
+    away: list[str] = []
+
+
+@router.get("/health/live", response_model=Alive)
+async def is_alive() -> Response:
+    """Answer as long as the server runs."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})
+async def is_ready(request: Request) -> Response:
+    """Answer 503 while a store is away. Operators are told which."""
+    away = await request.app.state.readiness.away()
+    caller: Caller | None = request.scope.get("caller")
+    named = away if caller is not None and caller.may("operator") else []
+    return json_response(
+        {"status": "away" if away else "ok", "away": named},
+        503 if away else 200,
+        headers={"Retry-After": "1"} if away else None,
+    )
+
+
+class Readiness:
+    """Looks after the stores, at most once in a while."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._looked = -OLDEST
+        self._away: list[str] = []
+
+    async def away(self) -> list[str]:
+        """Return the names of stores that do not answer."""
+        if time.monotonic() > self._looked + OLDEST:
+            self._away = [one.store for one in await self._memory.admin.check() if not one.ok]
+            self._looked = time.monotonic()
+        return self._away
