@@ -169,3 +169,15 @@ def test_a_wrong_option_ends_it_at_once(tmp_path: Path, words: list[str], named:
     assert ended.returncode == 4
     assert f"error: {named}: " in ended.stderr
     assert ended.stdout == ""
+
+
+def test_the_first_answer_waits_for_no_store_and_no_model() -> None:
+    """They take longer to load than a client should wait."""
+    heavy = ("memory.facade", "memory.orchestrator", "memory.adapters", "sqlalchemy", "numpy", "tokenizers")
+    script = "import sys, memory.cli.main, memory.cli.mcp, memory.mcp.stdio\nprint(*sys.modules)"
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "memory.mcp.stdio" in loaded
+    assert [one for one in loaded if one.startswith(heavy)] == []
