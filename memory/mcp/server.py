@@ -130,7 +130,9 @@ class GraphServer(MemoryServer):
     """
 
     async def list_resources(self) -> list[Resource]:
-        """List the graph."""
+        """List the graph, if the server offers the tool that reads it."""
+        if not self.offers("read_graph"):
+            return []
         return [
             Resource(
                 uri=GRAPH_URI,
@@ -145,7 +147,7 @@ class GraphServer(MemoryServer):
         self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
         """Return the graph of the caller."""
-        if str(uri) != GRAPH_URI:
+        if str(uri) != GRAPH_URI or not self.offers("read_graph"):
             return await super().read_resource(uri, context)
         try:
             answer = await read_graph(await self.make_call(context))
@@ -188,6 +190,8 @@ def create_server(
 def _chosen_tools(settings: McpSettings) -> list[ToolDefinition]:
     if settings.profile not in PROFILES:
         raise ConfigError(f"profile: got {settings.profile!r}. Pass one of {', '.join(PROFILES)}")
+    if settings.allow_delete and settings.profile != "memory":
+        raise ConfigError(f"allow_delete: profile {settings.profile!r} cannot delete. Omit one of them")
     tools = list(PROFILES[settings.profile](settings))
     settings.check_tools(one.name for one in tools)
     return [

@@ -259,6 +259,7 @@ async def test_settings_choose_the_tools(memory: Memory) -> None:
         {"scopes": ("path:teams/**",), "write_scope": "path:teams/**"},
         {"token_budget": 10},
         {"profile": "none"},
+        {"profile": "reference", "allow_delete": True},
         {"read_only": True, "allow_delete": True},
     ):
         with pytest.raises(ConfigError):
@@ -322,6 +323,11 @@ async def test_a_resource_or_a_prompt_needs_its_tool(memory: Memory) -> None:
         assert (await client.list_prompts()).prompts == []
         with pytest.raises(MCPError):
             await client.read_resource(f"memory://entries/{entry.id}")
+    graph = McpSettings(scopes=("user:ada",), profile="reference", tools=frozenset({"open_nodes"}))
+    async with Client(create_server(memory, graph)) as client:
+        assert (await client.list_resources()).resources == []
+        with pytest.raises(MCPError):
+            await client.read_resource("memory://knowledge-graph")
     async with Client(create_server(memory, McpSettings(scopes=("user:ada",), read_only=True))) as client:
         assert [one.name for one in (await client.list_prompts()).prompts] == ["recall"]
         assert "Add what" not in (client.instructions or "")
