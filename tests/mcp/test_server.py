@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from typing import Any
 
 import pytest
 from mcp.client import Client
@@ -227,14 +228,38 @@ async def test_callers_see_the_scopes_of_the_settings_alone(memory: Memory) -> N
         assert (await answered(client, "search_memory", query="tea"))["entries"] == []
         assert (await answered(client, "search_messages", query="tea"))["messages"] == []
         assert (await answered(client, "list_memories"))["entries"] == []
-        unknown = hers.id[:-4] + "0000"
-        for tool in ("get_memory", "retire_memory", "forget_memory", "explore_memory"):
-            foreign, absent = await refused(client, tool, id=hers.id), await refused(client, tool, id=unknown)
-            assert foreign[1].replace(hers.id, unknown) == absent[1]
-        assert (await refused(client, "get_context", session_id=theirs.id))[0] == "not_found"
+        own = (await answered(client, "add_memory", content="Ada likes tea"))["entry"]["id"]
+        said = {"messages": [{"role": "user", "content": "x"}]}
+
+        def naming(entry: str, session: str) -> list[tuple[str, dict[str, Any]]]:
+            """Every call that names an entry or a session."""
+            ids: dict[str, Any] = {"id": entry}
+            return [
+                *((tool, ids) for tool in ("get_memory", "retire_memory", "forget_memory", "explore_memory")),
+                ("update_memory", {**ids, "content": "x"}),
+                ("update_memory", {**ids, "content": "x", "expected_version": "1"}),
+                ("add_memory", {"content": "x", "supersedes": [entry]}),
+                ("link_memories", {"source_id": own, "relation": "supports", "target_id": entry}),
+                ("link_memories", {"source_id": entry, "relation": "supports", "target_id": own}),
+                ("append_messages", {**said, "session_id": session}),
+                ("get_context", {"session_id": session}),
+                ("get_context", {"session_id": session, "message_id": "m"}),
+                ("search_messages", {"query": "tea", "session_id": session}),
+            ]
+
+        absent = (hers.id[:-4] + "0000", theirs.id[:-4] + "0000")
+        pairs = zip(naming(hers.id, theirs.id), naming(*absent), strict=True)
+        for (tool, foreign), (_, unknown) in pairs:
+            (code, text), answer = (
+                await refused(client, tool, **foreign),
+                await refused(client, tool, **unknown),
+            )
+            assert code == answer[0]
+            assert text.replace(hers.id, absent[0]).replace(theirs.id, absent[1]) == answer[1], tool
         for uri in (f"memory://entries/{hers.id}", f"memory://sessions/{theirs.id}"):
             with pytest.raises(MCPError, match="not found"):
                 await client.read_resource(uri)
+    assert await memory.get(hers.id) == hers
 
 
 async def test_settings_choose_the_tools(memory: Memory) -> None:
