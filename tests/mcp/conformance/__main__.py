@@ -7,6 +7,7 @@ npm, and serves the fixtures over HTTP on loopback.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 import socket
@@ -103,7 +104,7 @@ async def run_suite(command: list[str], url: str, version: str, notes: Notes) ->
         _, known = await _run(*command, "list", "--server", "--requirements", version)
         scored = set(_LISTED.findall(known.partition("Server scenarios")[2].partition("\n\n")[0]))
         expected = [one for one in notes.expected if one.partition(":")[0] in scored]
-        listing.write_text("server:\n" + "".join(f"  - {one}\n" for one in expected))
+        listing.write_text(f"server: {json.dumps(expected)}\n")
         asked = [
             "server",
             "--url",

@@ -17,6 +17,7 @@ from mcp.server.mcpserver.prompts.base import UserMessage
 from mcp_types import Completion, ContentBlock, EmbeddedResource, TextContent, TextResourceContents
 
 from memory.mcp.server import MemoryServer
+from tests.mcp.conformance.asking import add_asking_fixtures
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -31,6 +32,7 @@ def add_fixtures(server: MemoryServer) -> None:
     _add_tools(server)
     _add_resources(server)
     _add_prompts(server)
+    add_asking_fixtures(server)
 
 
 def embedded(uri: str, text: str, mime_type: str = "text/plain") -> EmbeddedResource:
