@@ -14,10 +14,12 @@ import typer
 
 from memory.cli import (
     artifacts,
+    audit,
     backups,
     blocked_sources,
     entries,
     entry_changes,
+    keys,
     legal_holds,
     mem,
     rules,
@@ -64,6 +66,8 @@ for part in (
     backups,
     worker,
     serve,
+    keys,
+    audit,
 ):
     part.register(app)
 

@@ -124,7 +124,7 @@ class BodyReader:
         """Cancel the task that calls this if the client leaves before the response."""
         self._handler = asyncio.current_task()
         if self.is_empty:
-            self._first = await self._receive()
+            self._first = {**await self._receive(), "more_body": False}
             self._begin_watch()
 
     async def receive(self) -> Message:
