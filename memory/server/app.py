@@ -17,6 +17,7 @@ from memory.server.identity import AuditLog, KeyStore
 from memory.server.identity.trail import AuditTrail
 from memory.server.limits import AdviceBudget
 from memory.server.openapi import describe
+from memory.server.paths import EncodedPaths
 from memory.server.problems import add_problem_handlers
 from memory.server.requests import refuse_unknown_parameters
 from memory.server.routes import ROUTERS
@@ -51,7 +52,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[trail, gate],
+        middleware=[Middleware(EncodedPaths), trail, gate],
         dependencies=[Depends(refuse_unknown_parameters)],
         generate_unique_id_function=_operation_id,
     )
