@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -22,7 +23,7 @@ async def mcp(
             "--scope",
             "-s",
             metavar="SCOPE",
-            help=("A scope that callers see, user:default without it. Repeat the option for more."),
+            help="A scope that callers see, user:default without it. Repeat the option for more.",
         ),
     ] = None,
     write_scope: Annotated[
@@ -50,7 +51,10 @@ async def mcp(
         typer.Option(
             "--profile",
             metavar="NAME",
-            help="The set of tools: memory, the default, is that of this library.",
+            help=(
+                "The set of tools: memory, the default, or reference, the nine tools of the reference"
+                " knowledge-graph server."
+            ),
         ),
     ] = None,
 ) -> None:
@@ -77,6 +81,8 @@ async def mcp(
     _require_sdk()
     from memory.mcp.stdio import serve_stdio
 
+    if sys.stdin.isatty():
+        cli.say("this is a server for MCP clients, which start it by themselves; Ctrl-C ends it")
     await serve_stdio(cli.memory, settings)
 
 

@@ -117,10 +117,13 @@ async def add_memory(call: Call, given: AddArguments) -> Answer:
 class GetArguments(Arguments):
     id: str = Field(description="The id of an entry, as other tools answer it.")
     offset: int = Field(0, ge=0, description="Begin at this character of a long text.")
+    as_of: str | None = Field(
+        None, description="Read it as it was at this moment, ISO 8601; for retired entries."
+    )
 
 
 async def get_memory(call: Call, given: GetArguments) -> Answer:
-    entry = await call.caller.memory.get(given.id)
+    entry = await call.caller.memory.get(given.id, as_of=given.as_of)
     if entry is None:
         raise NotFound(given.id)
     return _one(call, entry, None, offset=given.offset)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from memory.domain.errors import Forbidden, InvalidInput, NotFound
+from memory.domain.message import Message, Role
 from memory.mcp.arguments import Arguments
 from memory.mcp.rendering import (
     FRAME_TOKENS,
@@ -106,14 +109,23 @@ async def get_context(call: Call, given: ContextArguments) -> Answer:
         return await _read_message(session, given.message_id, given.offset, room)
     if given.offset:
         raise InvalidInput("offset", "belongs to message_id. Pass both, or omit offset")
-    budget = room if given.budget is None else min(given.budget, room)
+    most = room * 2 // 3  # the memory counts real tokens, and the answer is framed besides
+    budget = most if given.budget is None else min(given.budget, most)
     context = await session.context(budget, last=given.last, recall=given.recall)
-    fitted = fit_items(list(reversed(context.messages)), room, message_item)
+    first = _most_important_first(context.messages)
+    fitted = fit_items([context.messages[at] for at in first], room, message_item)
     notes = degraded_notes(context.degraded)
     if left := context.left_out + fitted.left_out:
         notes.append(f"{left} older messages were left out; find them with search_messages")
-    shown = FittedItems(fitted.items[::-1], 0)
+    in_order = [item for _, item in sorted(zip(first, fitted.items, strict=False), key=itemgetter(0))]
+    shown = FittedItems(in_order, 0)
     return make_answer({"messages": shown.data}, shown.lines, notes)
+
+
+def _most_important_first(messages: Sequence[Message]) -> list[int]:
+    """Return the positions of messages: instructions and summaries, then the newest."""
+    leading = [at for at, one in enumerate(messages) if one.role is Role.SYSTEM or one.is_summary]
+    return leading + [at for at in range(len(messages) - 1, -1, -1) if at not in leading]
 
 
 async def _read_message(session: Session, message_id: str, offset: int, room: int) -> Answer:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from memory.commands.escape import one_line
 from memory.domain.corrections import did_you_mean
+from memory.domain.error_table import code_of, rule_of
 from memory.domain.errors import MemoryTiersError
 from memory.mcp.arguments import check_arguments, input_schema
 from memory.mcp.callers import Caller
@@ -29,10 +30,9 @@ ADVICE: Mapping[str, str] = {
     "not_found": "Take the id from search_memory, list_memories or append_messages",
     "forbidden": "The configuration of the server allows no more; tell its owner what you need",
     "conflict": "Read the stored one with get_memory, and change it with update_memory",
-    "store_unavailable": "Nothing is lost; try again in a moment",
-    "store_timeout": "Try again in a moment, with the same key or request_id",
 }
-"""What a model can do about an error, by its code. Other errors say it themselves."""
+"""Advice for a model, by the code of an error. Other errors give it themselves."""
+_AGAIN = "Try again in a moment, with the same key or request_id"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Call:
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """A tool: what clients are told about it, and the function that answers it.
+    """A tool: its description for clients, and the function that answers a call.
 
     `run` gets the call and the checked arguments, an instance of `arguments`. It raises
     errors of the memory, which become error results.
@@ -109,7 +109,11 @@ async def call_tool(
 
 def error_result(error: Exception) -> CallToolResult:
     """Return an error as a result with its code. Unexpected ones go to the log."""
-    told = {"code": code_of(error), "field": getattr(error, "field", None)}
+    told = {
+        "code": code_of(error),
+        "field": getattr(error, "field", None),
+        "retryable": rule_of(error).retryable or None,
+    }
     return CallToolResult(
         content=[TextContent(type="text", text=error_text(error))],
         is_error=True,
@@ -117,21 +121,17 @@ def error_result(error: Exception) -> CallToolResult:
     )
 
 
-def code_of(error: Exception) -> str:
-    """Return the code of an error, for programs."""
-    return error.code if isinstance(error, MemoryTiersError) else MemoryTiersError.code
-
-
 def error_text(error: Exception) -> str:
     """Return the code of an error and what to do, in one line."""
     if isinstance(error, MemoryTiersError):
-        advice = f". {ADVICE[error.code]}" if error.code in ADVICE else ""
-        return f"{error.code}: {cut_text(one_line(str(error)), ERROR_TOKENS)}{advice}."
+        advice = ADVICE.get(error.code, _AGAIN if rule_of(error).retryable else "")
+        text = cut_text(one_line(str(error)), ERROR_TOKENS).rstrip(".")
+        return f"{error.code}: {text}. {advice}".rstrip(". ") + "."
     reference = uuid4().hex
     log.error("a call failed: reference %s", reference, exc_info=error)
     return (
-        f"internal: the call failed for a reason that is in the log of the server, under {reference}. Try it"
-        " once more, then tell the owner of the server"
+        f"{code_of(error)}: the call failed, and the log of the server has the reason under {reference}. Try"
+        " it once more, then tell the owner of the server"
     )
 
 

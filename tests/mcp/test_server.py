@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from typing import Any
 
 import pytest
 from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextContent, TextResourceContents
 
-from memory import ConfigError, EntryType, Memory
+from memory import ConfigError, EntryType, InvalidInput, Memory
 from memory.mcp.entry_tools import ENTRY_TOOLS
 from memory.mcp.rendering import count_tokens
 from memory.mcp.server import create_server
@@ -78,12 +80,11 @@ async def test_a_conversation_is_kept_read_and_searched(memory: Memory) -> None:
 
 async def test_a_repeat_with_the_same_key_or_request_id_adds_nothing(memory: Memory) -> None:
     async with Client(create_server(memory, ADA)) as client:
-        for repeated in ({"key": "k"}, {"request_id": "r"}):
-            call = {"content": f"Ada likes tea {repeated}", **repeated}
+        for name, error in (("key", "conflict"), ("request_id", "request_id_reused")):
+            call = {"content": f"Ada likes tea {name}", name: "tea"}
             first = await answered(client, "add_memory", **call)
             assert await answered(client, "add_memory", **call) == first
-            code, text = await refused(client, "add_memory", **{**call, "content": "Ada likes coffee"})
-            assert (code, "update_memory" in text) == ("conflict", True)
+            assert (await refused(client, "add_memory", **{**call, "content": "coffee"}))[0] == error
         assert len((await answered(client, "list_memories"))["entries"]) == 2
 
 
@@ -135,6 +136,40 @@ async def test_an_answer_keeps_to_its_budget_and_says_how_to_get_the_rest(memory
         assert read == f"5{text}"
 
 
+async def test_a_cut_context_keeps_instructions_and_the_newest_messages(memory: Memory) -> None:
+    session = await memory.sessions.create(user="ada", system="Answer in verse. " * 20)
+    for n in range(40):
+        await session.append(
+            {"role": "user" if n % 2 == 0 else "assistant", "content": f"{n}: " + "漢字" * 100}
+        )
+    async with Client(create_server(memory, McpSettings(scopes=("user:ada",), token_budget=2_000))) as client:
+        told = await answered(client, "get_context", session_id=session.id)
+    first, *others = told["messages"]
+    assert first["role"] == "system"
+    numbers = [int(one["content"].partition(":")[0]) for one in others]
+    assert numbers == list(range(numbers[0], 40))
+    assert any("left out" in note for note in told["notes"])
+
+
+async def test_a_retired_entry_is_read_as_of_a_moment(memory: Memory) -> None:
+    async with Client(create_server(memory, ADA)) as client:
+        added = (await answered(client, "add_memory", content="Ada likes tea"))["entry"]
+        await answered(client, "add_memory", content="Ada likes coffee", supersedes=[added["id"]])
+        assert (await refused(client, "get_memory", id=added["id"]))[0] == "not_found"
+        before = await memory.browse("user:ada", include_retired=True)
+        [old] = [one for one in before if one.id == added["id"]]
+        read = await answered(client, "get_memory", id=added["id"], as_of=old.valid_from.isoformat())
+        assert read["entry"]["content"] == "Ada likes tea"
+
+
+async def test_calls_at_once_store_one_entry_under_one_key(memory: Memory) -> None:
+    async with Client(create_server(memory, ADA)) as client:
+        calls = [answered(client, "add_memory", content="Ada likes tea", key="tea") for _ in range(20)]
+        assert (
+            len({(one["entry"]["id"], one["entry"]["version"]) for one in await asyncio.gather(*calls)}) == 1
+        )
+
+
 async def test_a_long_message_is_read_in_parts(memory: Memory) -> None:
     async with Client(create_server(memory, McpSettings(scopes=("user:ada",), token_budget=2_000))) as client:
         text = "".join(f"{n} is a number. " for n in range(1_000))
@@ -181,6 +216,8 @@ async def test_everything_written_notes_where_it_came_from(memory: Memory) -> No
     entry = await memory.get(added["id"])
     assert entry is not None
     assert entry.origins == ["source:mcp:stdio"]
+    await memory.admin.block_source(source="mcp:stdio", reason="it was persuaded")
+    assert list(await memory.search("tea", scope="user:ada")) == []
 
 
 async def test_callers_see_the_scopes_of_the_settings_alone(memory: Memory) -> None:
@@ -191,14 +228,38 @@ async def test_callers_see_the_scopes_of_the_settings_alone(memory: Memory) -> N
         assert (await answered(client, "search_memory", query="tea"))["entries"] == []
         assert (await answered(client, "search_messages", query="tea"))["messages"] == []
         assert (await answered(client, "list_memories"))["entries"] == []
-        unknown = hers.id[:-4] + "0000"
-        for tool in ("get_memory", "retire_memory", "forget_memory", "explore_memory"):
-            foreign, absent = await refused(client, tool, id=hers.id), await refused(client, tool, id=unknown)
-            assert foreign[1].replace(hers.id, unknown) == absent[1]
-        assert (await refused(client, "get_context", session_id=theirs.id))[0] == "not_found"
+        own = (await answered(client, "add_memory", content="Ada likes tea"))["entry"]["id"]
+        said = {"messages": [{"role": "user", "content": "x"}]}
+
+        def naming(entry: str, session: str) -> list[tuple[str, dict[str, Any]]]:
+            """Every call that names an entry or a session."""
+            ids: dict[str, Any] = {"id": entry}
+            return [
+                *((tool, ids) for tool in ("get_memory", "retire_memory", "forget_memory", "explore_memory")),
+                ("update_memory", {**ids, "content": "x"}),
+                ("update_memory", {**ids, "content": "x", "expected_version": "1"}),
+                ("add_memory", {"content": "x", "supersedes": [entry]}),
+                ("link_memories", {"source_id": own, "relation": "supports", "target_id": entry}),
+                ("link_memories", {"source_id": entry, "relation": "supports", "target_id": own}),
+                ("append_messages", {**said, "session_id": session}),
+                ("get_context", {"session_id": session}),
+                ("get_context", {"session_id": session, "message_id": "m"}),
+                ("search_messages", {"query": "tea", "session_id": session}),
+            ]
+
+        absent = (hers.id[:-4] + "0000", theirs.id[:-4] + "0000")
+        pairs = zip(naming(hers.id, theirs.id), naming(*absent), strict=True)
+        for (tool, foreign), (_, unknown) in pairs:
+            (code, text), answer = (
+                await refused(client, tool, **foreign),
+                await refused(client, tool, **unknown),
+            )
+            assert code == answer[0]
+            assert text.replace(hers.id, absent[0]).replace(theirs.id, absent[1]) == answer[1], tool
         for uri in (f"memory://entries/{hers.id}", f"memory://sessions/{theirs.id}"):
             with pytest.raises(MCPError, match="not found"):
                 await client.read_resource(uri)
+    assert await memory.get(hers.id) == hers
 
 
 async def test_settings_choose_the_tools(memory: Memory) -> None:
@@ -223,6 +284,7 @@ async def test_settings_choose_the_tools(memory: Memory) -> None:
         {"scopes": ("path:teams/**",), "write_scope": "path:teams/**"},
         {"token_budget": 10},
         {"profile": "none"},
+        {"profile": "reference", "allow_delete": True},
         {"read_only": True, "allow_delete": True},
     ):
         with pytest.raises(ConfigError):
@@ -278,6 +340,24 @@ async def test_resources_and_prompts(memory: Memory, mode: str) -> None:
                 await client.get_prompt(name, arguments)
 
 
+async def test_a_resource_or_a_prompt_needs_its_tool(memory: Memory) -> None:
+    entry = await memory.write("Ada likes tea", scope="user:ada")
+    settings = McpSettings(scopes=("user:ada",), tools=frozenset({"add_memory", "search_messages"}))
+    async with Client(create_server(memory, settings)) as client:
+        assert (await client.list_resource_templates()).resource_templates == []
+        assert (await client.list_prompts()).prompts == []
+        with pytest.raises(MCPError):
+            await client.read_resource(f"memory://entries/{entry.id}")
+    graph = McpSettings(scopes=("user:ada",), profile="reference", tools=frozenset({"open_nodes"}))
+    async with Client(create_server(memory, graph)) as client:
+        assert (await client.list_resources()).resources == []
+        with pytest.raises(MCPError):
+            await client.read_resource("memory://knowledge-graph")
+    async with Client(create_server(memory, McpSettings(scopes=("user:ada",), read_only=True))) as client:
+        assert [one.name for one in (await client.list_prompts()).prompts] == ["recall"]
+        assert "Add what" not in (client.instructions or "")
+
+
 async def test_every_tool_is_described_for_clients(memory: Memory) -> None:
     async with Client(create_server(memory, ADA)) as client:
         tools = (await client.list_tools()).tools
@@ -295,6 +375,12 @@ async def test_every_tool_is_described_for_clients(memory: Memory) -> None:
     assert count_tokens(size) < 4_500, "clients send all of this to their model"
 
 
-def test_the_types_of_the_schema_are_those_of_entries() -> None:
-    [add] = [one for one in ENTRY_TOOLS if one.name == "add_memory"]
-    assert add.listing().input_schema["properties"]["type"]["enum"] == list(EntryType)
+async def test_the_schema_names_the_types_and_relations_of_the_memory(memory: Memory) -> None:
+    properties = {one.name: one.listing().input_schema["properties"] for one in ENTRY_TOOLS}
+    assert properties["add_memory"]["type"]["enum"] == list(EntryType)
+    ids = [(await memory.write(f"fact {n}", scope="user:ada")).id for n in range(2)]
+    with pytest.raises(InvalidInput) as refusal:
+        await memory.relations.relate(ids[0], "likes", ids[1])
+    assert all(one in str(refusal.value) for one in properties["link_memories"]["relation"]["enum"])
+    for relation in properties["link_memories"]["relation"]["enum"]:
+        await memory.relations.relate(ids[0], relation, ids[1])

@@ -60,6 +60,7 @@ def ask(process: subprocess.Popen[str], number: int, method: str, **params: Any)
     return answer
 
 
+@pytest.mark.nightly
 async def test_both_versions_of_the_protocol_share_a_memory(tmp_path: Path) -> None:
     words = ("--scope", "user:ada")
     for mode, protocol in (("legacy", "2025-11-25"), ("auto", "2026-07-28")):
@@ -84,7 +85,7 @@ async def test_options_say_what_callers_see_and_do(tmp_path: Path) -> None:
 def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
     with served(tmp_path, "--scope", "user:ada") as process:
         assert process.stdin is not None
-        process.stdin.write("this is not JSON\n\n{}\n[]\n\x00\n")
+        process.stdin.write("this is not JSON\n\n{}\n[]\n\x00\n" + "x" * 5_000_000 + "\n")
         assert "result" in ask(process, 1, "initialize", **INITIALIZE)
         assert "error" in ask(process, 2, "no/method")
         assert "result" in ask(process, 3, "tools/call", name="list_memories", arguments={})
@@ -106,6 +107,35 @@ def test_a_signal_ends_it_and_loses_nothing_acknowledged(tmp_path: Path, number:
         ask(process, 1, "initialize", **INITIALIZE)
         listed = ask(process, 2, "tools/call", name="list_memories", arguments={})
         assert len(listed["result"]["structuredContent"]["entries"]) == 1
+
+
+@pytest.mark.nightly
+def test_calls_that_a_kill_cut_off_are_repeated_without_loss_or_double(tmp_path: Path) -> None:
+    def call(n: int) -> dict[str, Any]:
+        return {"name": "add_memory", "arguments": {"content": f"fact {n}", "request_id": f"r{n}"}}
+
+    acknowledged: dict[int, str] = {}
+    for killed_after in (10, 40, None):
+        with served(tmp_path, "--scope", "user:ada", "--token-budget", "100000") as process:
+            ask(process, 0, "initialize", **INITIALIZE)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for n in range(1, 101):  # without waiting for an answer
+                request = {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": call(n)}
+                process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            for _ in range(killed_after or 100):
+                answer = json.loads(process.stdout.readline())
+                entry = answer["result"]["structuredContent"]["entry"]["id"]
+                assert acknowledged.setdefault(answer["id"], entry) == entry
+            if killed_after is not None:
+                process.kill()
+                continue
+            listed = ask(process, 101, "tools/call", name="list_memories", arguments={"limit": 100})
+            entries = listed["result"]["structuredContent"]
+            assert entries.get("cursor") is None
+            assert {one["id"] for one in entries["entries"]} == set(acknowledged.values())
+            assert len(entries["entries"]) == 100
 
 
 @pytest.mark.nightly
@@ -139,3 +169,15 @@ def test_a_wrong_option_ends_it_at_once(tmp_path: Path, words: list[str], named:
     assert ended.returncode == 4
     assert f"error: {named}: " in ended.stderr
     assert ended.stdout == ""
+
+
+def test_the_first_answer_waits_for_no_store_and_no_model() -> None:
+    """They take longer to load than a client should wait."""
+    heavy = ("memory.facade", "memory.orchestrator", "memory.adapters", "sqlalchemy", "numpy", "tokenizers")
+    script = "import sys, memory.cli.main, memory.cli.mcp, memory.mcp.stdio\nprint(*sys.modules)"
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "memory.mcp.stdio" in loaded
+    assert [one for one in loaded if one.startswith(heavy)] == []

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory.domain import validation
 from memory.domain.entry import Entry, check_content
@@ -26,7 +26,6 @@ from memory.domain.errors import (
     VersionConflict,
 )
 from memory.domain.scope import Scope
-from memory.facade.memory import Memory
 from memory.mcp.reference.records import (
     ALL,
     ENTITIES,
@@ -42,6 +41,9 @@ from memory.mcp.reference.records import (
     observations_of,
     relation_draft,
 )
+
+if TYPE_CHECKING:
+    from memory.facade.memory import Memory
 
 PAGE = 1_000
 """The number of entries that are read together."""
