@@ -14,10 +14,12 @@ import typer
 
 from memory.cli import (
     artifacts,
+    audit,
     backups,
     blocked_sources,
     entries,
     entry_changes,
+    keys,
     knowledge_graph,
     legal_holds,
     mcp,
@@ -68,6 +70,8 @@ for part in (
     backups,
     worker,
     serve,
+    keys,
+    audit,
 ):
     part.register(app)
 

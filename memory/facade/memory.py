@@ -480,7 +480,8 @@ class Memory(AsyncContext, LoopBound):
                 message that the view writes or changes has it among its origins, and so
                 have entries derived from these messages. Callers of the view can
                 neither remove it nor name a source that begins with `key:` or `mcp:`.
-                A view with an origin alone has all calls.
+                A view with an origin alone has all calls. The view of `key:ID` can be
+                restricted to `mcp:ID`: that key, used over MCP.
 
         Raises:
             Forbidden: This is a view, and it has not all of `scopes`, or not the role,

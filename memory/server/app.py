@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 
 from memory.facade.memory import Memory
 from memory.server.callers import Authenticator
@@ -15,6 +17,7 @@ from memory.server.identity import AuditLog, KeyStore
 from memory.server.identity.trail import AuditTrail
 from memory.server.limits import AdviceBudget
 from memory.server.openapi import describe
+from memory.server.paths import EncodedPaths
 from memory.server.problems import add_problem_handlers
 from memory.server.requests import refuse_unknown_parameters
 from memory.server.routes import ROUTERS
@@ -49,7 +52,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[trail, gate],
+        middleware=[Middleware(EncodedPaths), trail, gate],
         dependencies=[Depends(refuse_unknown_parameters)],
         generate_unique_id_function=_operation_id,
     )
@@ -61,12 +64,26 @@ def create_app(
     add_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.router.routes.extend(_mcp_routes(settings))
 
     def openapi() -> dict[str, Any]:
         return describe(app)
 
     app.openapi = openapi  # type: ignore[method-assign]
     return app
+
+
+def _mcp_routes(settings: ServerSettings) -> list[BaseRoute]:
+    """Return the route of MCP; none without the extra `mcp`, or with an older SDK."""
+    try:
+        found = version("mcp")
+    except PackageNotFoundError:
+        return []
+    if found.partition(".")[0] != "2":
+        return []
+    from memory.server.mcp_mount import McpEndpoint
+
+    return [McpEndpoint(settings).route]
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -47,7 +47,7 @@ def unknown_name(kind: str, name: str, known: Collection[str]) -> dict[str, Any]
 
 
 def described(**schema: Any) -> Any:
-    """Return a field whose limits are described to clients, and checked by the library."""
+    """Return a field with limits that clients read, and that the library checks."""
     return Field(json_schema_extra=schema)
 
 

@@ -124,7 +124,10 @@ class BodyReader:
         """Cancel the task that calls this if the client leaves before the response."""
         self._handler = asyncio.current_task()
         if self.is_empty:
-            self._first = await self._receive()
+            first = await self._receive()
+            while first["type"] == "http.request" and first.get("more_body"):
+                first = await self._receive()
+            self._first = first
             self._begin_watch()
 
     async def receive(self) -> Message:
@@ -135,7 +138,7 @@ class BodyReader:
         """
         if self._first is not None:
             first, self._first = self._first, None
-            return first
+            return {**first, "more_body": False}  # some servers say that more may follow
         if self.is_read:
             if self._watcher is None and self._handler is None:
                 return await self._receive()

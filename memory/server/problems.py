@@ -135,7 +135,8 @@ def _of_validation(error: RequestValidationError) -> Problem:
             path.append(one["ctx"]["field"])
             name = ".".join(str(part) for part in path)
         if one["type"] == "json_invalid":
-            name, message = "body", f"is not valid JSON ({one['ctx']['error']})"
+            name = "body" if where == "body" else name
+            message = f"is not valid JSON ({one['ctx']['error']})"
         found.append((name, message.removeprefix("Value error, ")))
     said = "; ".join(f"{name}: {message}" for name, message in found[:8])
     return Problem(400, "invalid_input", said, errors=found)

@@ -231,7 +231,8 @@ def _parameters_of(route: Any) -> Mapping[str, bool]:
             left += dependant.dependencies
             for one in dependant.query_params:
                 kind = one.field_info.annotation
-                found[one.alias] = "list" in str(kind)
+                fields = getattr(kind, "model_fields", None) or {one.alias: one.field_info}
+                found |= {name: "list" in str(field.annotation) for name, field in fields.items()}
         _PARAMETERS[id(route)] = found
     return found
 

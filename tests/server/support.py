@@ -70,10 +70,10 @@ class Client:
 
 @asynccontextmanager
 async def client_of(
-    memory: Memory, authenticator: Authenticator | None = None, **settings: Any
+    memory: Memory, authenticator: Authenticator | None = None, *, local_only: bool = False, **settings: Any
 ) -> AsyncIterator[Client]:
     """A client of the application over an open memory, in this process."""
     asks = authenticator or DevAuthenticator(memory, Scope.user("ada"))
-    app = create_app(memory, ServerSettings(**settings), asks)
+    app = create_app(memory, ServerSettings(**settings), asks, local_only=local_only)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as http:
         yield Client(http)

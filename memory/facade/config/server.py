@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -44,6 +44,8 @@ class ServerSettings(BaseModel):
     """The names that `expand=` and `rerank=` accept. All mean the advisor."""
     advice_per_minute: Annotated[int, Field(ge=1)] = 60
     """The most searches of one key in a minute that ask an advisor."""
+    mcp_profile: Literal["memory", "reference"] = "memory"
+    """The tools under /mcp; `reference` is the profile of the reference server."""
 
     tls_cert: str | None = None
     """The file of the certificate for HTTPS, with its chain."""

@@ -1,6 +1,6 @@
 """Who calls the server: keys, tokens of an identity provider, and the audit log."""
 
-from memory.server.identity.audit import AuditLog, AuditRecord
+from memory.server.identity.audit import AuditLog, AuditPage, AuditRecord
 from memory.server.identity.authenticator import KeyAuthenticator
 from memory.server.identity.jwt import TokenVerifier
 from memory.server.identity.key_store import ApiKey, KeyStore
@@ -10,6 +10,7 @@ __all__ = (
     "RESERVED_TENANT",
     "ApiKey",
     "AuditLog",
+    "AuditPage",
     "AuditRecord",
     "KeyAuthenticator",
     "KeyStore",

@@ -17,6 +17,7 @@ from memory.domain.ids import is_id
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.facade.memory import Memory
+from memory.facade.resources.documents import Documents
 from memory.server.identity.reserved import RESERVED_TENANT
 
 log = logging.getLogger(__name__)
@@ -76,12 +77,16 @@ class AuditLog:
     def __init__(
         self, memory: Memory, *, keep: timedelta, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._documents = memory.for_tenant(RESERVED_TENANT).documents
+        self._memory = memory
         self._keep = keep
         self.now = now
         self._waiting: list[AuditRecord] = []
         self._lost = 0
         self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def _documents(self) -> Documents:
+        return self._memory.for_tenant(RESERVED_TENANT).documents
 
     def note(self, record: AuditRecord) -> None:
         """Store a record within a second."""

@@ -18,6 +18,7 @@ from memory.domain.scope import Scope, Subtree, is_subtree_text
 from memory.domain.time import micros, moment
 from memory.domain.versions import ABSENT
 from memory.facade.memory import Memory
+from memory.facade.resources.documents import Documents
 from memory.server.callers import Role
 from memory.server.identity.key_text import ID_CHARS, KeyText, new_key_id, new_key_text, parse_key_text
 from memory.server.identity.reserved import RESERVED_TENANT, check_tenant
@@ -98,10 +99,14 @@ class KeyStore:
     """
 
     def __init__(self, memory: Memory, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._documents = memory.for_tenant(RESERVED_TENANT).documents
+        self._memory = memory
         self._now = now
         self._known: OrderedDict[str, tuple[float, ApiKey]] = OrderedDict()
         self._reads: dict[str, asyncio.Task[ApiKey | None]] = {}
+
+    @property
+    def _documents(self) -> Documents:
+        return self._memory.for_tenant(RESERVED_TENANT).documents
 
     async def create(
         self,

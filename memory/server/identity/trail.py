@@ -25,6 +25,8 @@ CHECKED_EVERY: Final = 0.75
 """Seconds between two checks whether the key of a running request still holds."""
 CLIENT_GONE: Final = 499
 """The outcome of a request whose client went away before the response."""
+_DELETIONS: Final = frozenset({"delete", "erase", "erase-user", "clear", "pop", "revert-source"})
+"""The last parts of paths of calls that delete by POST."""
 _UNTOLD: Final = ("health", "openapi.json", "metrics")
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _CREATED: Final = re.compile(r"/([^/]+)$")
@@ -126,12 +128,12 @@ class AuditTrail:
         record = _record_of(scope, status, headers, self._audit.now())
         needed, is_done = scope.get("role_needed"), status < 400 or status == CLIENT_GONE
         is_export = is_done and scope["path"].endswith("/export")
-        is_change = scope["method"] not in ("GET", "HEAD", "OPTIONS") and needed != "reader"
+        is_change = _is_change(scope["method"], scope["path"], needed)
         is_denial = status in (401, 403)
         if not (is_denial or is_change or is_export or self._reads):
             return None
         is_kept = is_done and (
-            is_export or (is_change and (scope["method"] == "DELETE" or _is_administration(needed)))
+            is_export or (is_change and (_is_deletion(scope) or _is_administration(needed)))
         )
         if not is_kept:
             self._audit.note(record)
@@ -161,6 +163,18 @@ def _record_of(scope: Scope, status: int, headers: Headers, at: datetime) -> Aud
     targets = tuple(_targets(scope, headers, caller.tenant))
     action = f"{scope['method']} {path}"
     return AuditRecord(at, caller.tenant, caller.key_id, action, status, scope["request_id"], targets)
+
+
+def _is_change(method: str, path: str, role: Any) -> bool:
+    """Return whether a request may change something.
+
+    A reader may call what is no change, and commands, which check the role themselves.
+    """
+    return method not in ("GET", "HEAD", "OPTIONS") and (role != "reader" or path.endswith("/commands"))
+
+
+def _is_deletion(scope: Scope) -> bool:
+    return scope["method"] == "DELETE" or scope["path"].rpartition("/")[2] in _DELETIONS
 
 
 def _is_administration(role: Any) -> bool:

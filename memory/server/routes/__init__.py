@@ -7,15 +7,22 @@ Each module has a `router`, which `ROUTERS` lists. A route takes its caller as `
 from __future__ import annotations
 
 from memory.server.routes import (
+    admin,
     artifacts,
     audit,
+    commands,
+    documents,
     entries,
     health,
     keys,
     listing,
+    promotion,
     relations,
+    scopes,
     scratchpads,
+    sessions,
     tenants,
+    transfer,
 )
 
 ROUTERS = (
@@ -28,4 +35,11 @@ ROUTERS = (
     tenants.router,
     keys.router,
     audit.router,
+    sessions.router,
+    documents.router,
+    scopes.router,
+    promotion.router,
+    commands.router,
+    admin.router,
+    transfer.router,
 )

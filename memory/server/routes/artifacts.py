@@ -35,7 +35,6 @@ router = APIRouter(prefix="/v1/memory/artifacts", tags=["artifacts"])
 INERT: Final = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Accept-Ranges": "bytes",
 }
 """Headers by which a browser stores a file, and never runs it."""
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
@@ -114,7 +113,12 @@ async def read_artifact(
     """Return the bytes of a file, or a range of them, as an attachment."""
     found = await _find(caller, artifact_id)
     tag, name = etag_of(found.sha256), quote(found.path.rpartition("/")[2], safe="")
-    headers = {**INERT, "ETag": tag, "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+    headers = {
+        **INERT,
+        "Accept-Ranges": "bytes",
+        "ETag": tag,
+        "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+    }
     if is_unchanged(if_none_match, found.sha256):
         return Response(status_code=304, headers=headers)
     part = _range_of(range, found.size) if if_range in (None, tag) else None

@@ -1,0 +1,142 @@
+"""Types of the facade's arguments and results, as JSON has them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, is_typeddict
+
+from pydantic import BaseModel, Json, create_model
+
+from memory.domain.filters import Filter
+from memory.domain.results import as_json
+from memory.domain.scope import Scope, Subtree
+from memory.domain.session import (
+    DeletedEntry,
+    ErasedScope,
+    FoundMessage,
+    FoundMessages,
+    SessionInfo,
+    SessionState,
+)
+from memory.facade.resources.delegation import DelegatedEntry, Delegation
+from memory.facade.resources.session import Session
+
+_SCALARS: Final = (bool, int, float, str, type(None))
+_AS_TEXT: Final = (Scope, Subtree, datetime)
+
+
+def field_type(hint: Any, *, in_query: bool = False) -> Any:
+    """Return the type of a field that holds this argument.
+
+    Values are checked by the call itself. The type only says which JSON it may be. In a
+    query, lists are repeated parameters, objects are texts of JSON, and every other
+    value that may be text is text.
+    """
+    found = list(dict.fromkeys(_types(hint)))
+    if Any in found:
+        return Any
+    if in_query:
+        for kind, shown in ((dict, Json[dict[str, Any]]), (list, None), (str, str)):
+            for one in found:
+                if (get_origin(one) or one) is kind:
+                    return (shown or one) | None
+    return Union[tuple(found)]  # noqa: UP007 - it is computed
+
+
+def _types(hint: Any) -> list[Any]:
+    """Return the types of JSON that an argument of this type may be."""
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _types(get_args(hint)[0])
+    if origin in (Union, types.UnionType):
+        return [one for part in get_args(hint) for one in _types(part)]
+    if origin is Literal:
+        return [hint]
+    if hint in (Any, object):
+        return [Any]
+    if hint in _SCALARS:
+        return [hint]
+    kind = origin or hint
+    if not isinstance(kind, type) or kind in (bytes, timedelta) or issubclass(kind, Callable):  # type: ignore[arg-type]
+        return []
+    if issubclass(kind, _AS_TEXT) or issubclass(kind, Enum):
+        return [str]
+    if (
+        is_typeddict(kind)
+        or issubclass(kind, Mapping | Filter | BaseModel)
+        or getattr(kind, "_is_protocol", False)
+    ):
+        return [dict[str, Any]]
+    if issubclass(kind, Iterable):
+        inner = get_args(hint)
+        return [list[field_type(inner[0])]] if inner else [list[Any]]  # type: ignore[misc]
+    return []
+
+
+class _Hits(BaseModel):
+    hits: list[FoundMessage]
+    degraded: list[str]
+
+
+class _Erased(BaseModel):
+    entries: int
+    sessions_left: list[str]
+    documents: int
+    scopes: int
+
+
+class _State(BaseModel):
+    state: dict[str, Any]
+    version: str | None
+    """None before the first change."""
+
+
+class _Deleted(BaseModel):
+    deleted: bool
+    kept: list[str]
+    is_complete: bool
+
+
+class _Delegation(BaseModel):
+    entries: list[DelegatedEntry]
+    text: str
+
+
+_MODELS: Final[Mapping[Any, Any]] = {
+    Session: SessionInfo,
+    FoundMessages: _Hits,
+    ErasedScope: _Erased,
+    SessionState: _State,
+    DeletedEntry: _Deleted,
+    Delegation: _Delegation,
+}
+"""The models of results that are no plain dataclasses."""
+
+
+def model_of_result(hint: Any, name: str | None, is_needed: bool) -> Any:
+    """Return the model of a response.
+
+    Args:
+        hint: The return type of the call.
+        name: The name of the result in the response, if it is no object.
+        is_needed: None is no response, but 404.
+    """
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    shown = [_MODELS.get(kind, kind) for kind in kinds if not (is_needed and kind is type(None))]
+    model: Any = Union[tuple(shown)]  # noqa: UP007 - it is computed
+    if name is None:
+        return model
+    of = getattr(hint, "__name__", "Result").title()
+    fields: dict[str, Any] = {name: (model, ...)}
+    return create_model(f"{name.title().replace('_', '')}Of{of}", **fields)
+
+
+def shown_result(result: Any, name: str | None) -> Any:
+    """Return the content of a response, as JSON."""
+    if isinstance(result, SessionState):
+        version = result.version if isinstance(result.version, str) else None
+        return {"state": dict(result), "version": version}
+    return as_json(result) if name is None else {name: as_json(result)}

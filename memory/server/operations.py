@@ -1,0 +1,389 @@
+"""Routes made from calls of the facade: a table has one row for each.
+
+An `Operation` names a call, such as `session.append`. The signature of the call gives
+the fields of the request, its docstring their description, and its return type the
+model of the response. So a route says only what HTTP adds: method, path and role.
+
+Three arguments have headers: `request_id` is the `Idempotency-Key`, and
+`expected_version` the `If-Match` or, for `ABSENT`, `If-None-Match: *`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, TypeAlias, Unpack, get_args, get_origin, get_type_hints
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, Field, create_model
+from starlette.responses import Response
+
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.versions import ABSENT
+from memory.facade.memory import NOUNS, Memory
+from memory.facade.resources.legal_holds import LegalHolds
+from memory.facade.resources.runs import Runs
+from memory.facade.resources.session import Session
+from memory.facade.resources.tasks import Tasks
+from memory.facade.runtime.view_guard import CALLS, ViewCall
+from memory.server import paths as paths  # registers the convertor `text`
+from memory.server.bodies import RequestBody
+from memory.server.callers import Admin, Caller, Operator, Reader, Role, Writer
+from memory.server.docstrings import Documentation
+from memory.server.json_types import field_type, model_of_result, shown_result
+from memory.server.problems import Problem, bad_request
+from memory.server.rendering import json_response
+from memory.server.requests import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    etag_of,
+    expected_version,
+    expects_absence,
+    full_id,
+    inner_cursor,
+    is_unchanged,
+    next_link,
+    outer_cursor,
+    request_id_of,
+)
+
+Values: TypeAlias = dict[str, Any]
+"""The arguments of a call, by name."""
+
+CLASSES: Final[Mapping[str, type]] = {
+    "memory": Memory,
+    **NOUNS,
+    "session": Session,
+    "session.tasks": Tasks,
+    "session.runs": Runs,
+    "admin.legal_holds": LegalHolds,
+}
+"""The classes of the facade whose calls have routes."""
+_CALLERS: Final[Mapping[Role, Any]] = {
+    "reader": Reader,
+    "writer": Writer,
+    "admin": Admin,
+    "operator": Operator,
+}
+_WHO: Final = {
+    "user": "The user who calls. The session must be of this user, or shared.",
+    "agent": "The agent that calls. The session must be of this agent, or shared.",
+    "namespace": "The namespace of the session, as a check.",
+}
+"""Arguments of `Memory.session` that every call of a session may have."""
+_HANDLE_HINTS: Final = {
+    name: hint
+    for name, hint in get_type_hints(inspect.unwrap(Memory.session)).items()
+    if name not in ("session_id", "return")
+}
+_OF_SESSION: Final = Documentation.of(inspect.getdoc(Memory.session) or "")
+_PATH_NAME: Final = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One route: a call of the facade under a method and a path."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    call: str
+    role: Role = "writer"
+    status: int = 200
+    result: str | None = None
+    """The name of a result that is no object, in the response."""
+    kind: str | None = None
+    """The kind of record that the call needs: 404 if it returns nothing or False."""
+    etag: str | None = None
+    """The field of the response that is the ETag."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the request besides the arguments, or other types of theirs."""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """Fields whose arguments have other names, with these names."""
+    omits: tuple[str, ...] = ()
+    """Arguments that no field gives."""
+    in_query: tuple[str, ...] = ()
+    """Arguments in the query of a request that has a body."""
+    prepare: Callable[[Caller, Values], None] | None = None
+    """Turns the fields into arguments."""
+    show: Callable[[Caller, Any, Values], Any] | None = None
+    """Turns the result and the fields into the content of the response."""
+    model: Any = None
+    """The model of the response, if `show` is given."""
+    creates: bool = False
+    """Whether a call of a session creates the session, with its attributes."""
+    summary: str | None = None
+    example: Mapping[str, Any] | None = None
+
+    @property
+    def id(self) -> str:
+        """The name of the route in the OpenAPI document."""
+        path = _PATH_NAME.sub(lambda found: f"by_{found[1]}", self.path)
+        return f"{self.method.lower()}{re.sub('[^a-z0-9]+', '_', path.removeprefix('/v1'))}"
+
+    @property
+    def holder(self) -> str:
+        return self.call.rpartition(".")[0]
+
+    @property
+    def is_of_stores(self) -> bool:
+        """Whether the call concerns the stores, and so other tenants too."""
+        return CALLS[f"{CLASSES[self.holder].__name__}.{self.call.rpartition('.')[2]}"] is ViewCall.STORES
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        found: Callable[..., Any] = getattr(CLASSES[self.holder], self.call.rpartition(".")[2])
+        return found
+
+    @property
+    def handle(self) -> tuple[str, ...]:
+        """The arguments of `Memory.session` that the call of a session has too."""
+        if self.holder.partition(".")[0] != "session":
+            return ()
+        return tuple(_HANDLE_HINTS) if self.creates else tuple(_WHO)
+
+    @property
+    def path_names(self) -> list[str]:
+        return _PATH_NAME.findall(self.path)
+
+
+def add_operations(router: APIRouter, operations: tuple[Operation, ...]) -> None:
+    """Add the route of each operation to a router."""
+    for operation in operations:
+        route = _Route(operation)
+        router.add_api_route(
+            operation.path,
+            route.endpoint(),
+            methods=[operation.method],
+            status_code=operation.status,
+            response_model=None,
+            summary=operation.summary or route.documentation.summary,
+            description=route.documentation.text,
+            operation_id=operation.id,
+            responses={operation.status: {"model": operation.model or route.result_model}},
+        )
+
+
+class _Route:
+    """The parts of one route: its fields, its documentation and its endpoint."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        self._function = inspect.unwrap(operation.function)
+        self._hints = _hints_of(self._function)
+        self.documentation = Documentation.of(inspect.getdoc(operation.function) or "")
+        self.result_model = model_of_result(self._hints["return"], operation.result, bool(operation.kind))
+        signature = inspect.signature(operation.function)
+        self._parameters = dict(list(signature.parameters.items())[1:])
+        self._has_body = operation.method in ("POST", "PUT", "PATCH")
+        fields = self._fields()
+        in_query = {
+            name: fields.pop(name)
+            for name in list(fields)
+            if not self._has_body or name in operation.in_query
+        }
+        name = "".join(part.title() for part in re.split(r"[._]", operation.call))
+        self._query = create_model(f"{name}Query", **in_query) if in_query else None
+        self._body = create_model(f"{name}Body", __base__=RequestBody, **fields) if fields else None
+        if self._body is not None and operation.example:
+            self._body.model_config["json_schema_extra"] = {"examples": [dict(operation.example)]}
+
+    def _fields(self) -> Values:
+        """Return type and default of each field of the request, by name."""
+        operation, found = self._operation, dict[str, Any]()
+        names = {argument: name for name, argument in operation.renames.items()}
+        taken = {"request_id", "expected_version", *operation.omits}
+        taken |= {name for name in operation.path_names if name not in names}
+        for argument, parameter in self._parameters.items():
+            name = names.get(argument, argument)
+            if argument in taken or parameter.kind is parameter.VAR_KEYWORD or name in operation.fields:
+                continue
+            described = self.documentation.arguments.get(argument)
+            required = parameter.default is parameter.empty
+            found[name] = self._field(name, self._hints[argument], required=required, description=described)
+        for name in operation.handle:
+            described = _WHO.get(name) or _OF_SESSION.arguments.get(name)
+            found[name] = self._field(name, _HANDLE_HINTS[name], required=False, description=described)
+        for name, kind in operation.fields.items():
+            found[name] = kind if isinstance(kind, tuple) else (kind, ...)
+        return found
+
+    def _field(self, name: str, hint: Any, *, required: bool, description: str | None) -> tuple[Any, Any]:
+        in_query = not self._has_body or name in self._operation.in_query
+        kind = field_type(hint, in_query=in_query)
+        return Annotated[kind, Field(description=description)], ... if required else None
+
+    def endpoint(self) -> Callable[..., Any]:
+        """Return the endpoint, with the signature that FastAPI reads."""
+
+        async def endpoint(**given: Any) -> Response:
+            return await self._answer(**given)
+
+        named = inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter("request", named, annotation=Request),
+            inspect.Parameter("caller", named, annotation=_CALLERS[self._operation.role]),
+        ]
+        for name in self._operation.path_names:
+            described = Path(description=self.documentation.arguments.get(name))
+            parameters.append(inspect.Parameter(name, named, annotation=Annotated[str, described]))
+        if self._query is not None:
+            parameters.append(inspect.Parameter("query", named, annotation=Annotated[self._query, Query()]))
+        if self._body is not None:
+            needed = any(one.is_required() for one in self._body.model_fields.values())
+            kind, default = (self._body, named) if needed else (self._body | None, None)
+            parameters.append(
+                inspect.Parameter(
+                    "body", named, annotation=kind, default=inspect.Parameter.empty if needed else default
+                )
+            )
+        for name, kind in self._headers.items():
+            parameters.append(inspect.Parameter(name, named, annotation=kind, default=None))
+        endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        endpoint.__name__ = self._operation.call.replace(".", "_")
+        return endpoint
+
+    @cached_property
+    def _headers(self) -> Values:
+        operation, found = self._operation, dict[str, Any]()
+        if "request_id" in self._parameters or operation.method == "POST":
+            found["idempotency_key"] = IdempotencyKey
+        if "expected_version" in self._parameters and "expected_version" not in operation.omits:
+            found["if_match"] = IfMatch
+            if ABSENT in _members(self._hints["expected_version"]):
+                found["if_none_match"] = IfNoneMatch
+        elif operation.method == "GET" and operation.etag is not None:
+            found["if_none_match"] = IfNoneMatch
+        return found
+
+    async def _answer(
+        self,
+        request: Request,
+        caller: Caller,
+        query: BaseModel | None = None,
+        body: BaseModel | None = None,
+        idempotency_key: str | None = None,
+        if_match: str | None = None,
+        if_none_match: str | None = None,
+        **values: Any,
+    ) -> Response:
+        operation = self._operation
+        self._refuse_conditions(request)
+        for part in (query, body):
+            if part is not None:
+                values |= {name: getattr(part, name) for name in part.model_fields_set}
+        if values.get("cursor") is not None:
+            values["cursor"] = inner_cursor(caller, values["cursor"])
+        if "request_id" in self._parameters and idempotency_key is not None:
+            values["request_id"] = request_id_of(caller, idempotency_key)
+        if "expected_version" in self._parameters:
+            expected = expected_version(if_match)
+            if expected is None and operation.method != "GET":
+                expected = expects_absence(if_none_match)
+            if expected is not None:
+                values["expected_version"] = expected
+        if "entry_id" in operation.path_names:
+            values["entry_id"] = await full_id(caller, values["entry_id"])
+        asked = dict(values)
+        if operation.prepare is not None:
+            operation.prepare(caller, values)
+        memory = caller.memory
+        if operation.is_of_stores:
+            require_whole_tenant(caller)
+            memory = request.app.state.memory
+        result = await _call(operation, memory, values)
+        return await self._response(request, caller, asked, result, if_none_match)
+
+    def _refuse_conditions(self, request: Request) -> None:
+        """Refuse a condition that this call cannot check."""
+        for header, name in (("If-Match", "if_match"), ("If-None-Match", "if_none_match")):
+            if header in request.headers and name not in self._headers and request.method != "GET":
+                raise bad_request(header, "cannot be checked by this call. Send the request without it")
+
+    async def _response(
+        self, request: Request, caller: Caller, asked: Values, result: Any, if_none_match: str | None
+    ) -> Response:
+        operation = self._operation
+        if operation.kind is not None and (result is None or result is False):
+            named = [str(asked[name]) for name in operation.path_names] or [str(asked.get("key", ""))]
+            raise NotFound(named[-1], operation.kind)
+        if isinstance(result, Session):
+            result = await result.info()
+        if operation.show is not None:
+            content = operation.show(caller, result, asked)
+        else:
+            content = shown_result(result, operation.result)
+        headers: dict[str, str] = {}
+        cursor = content.get("cursor") if isinstance(content, dict) else None
+        if cursor is not None:
+            content["cursor"] = cursor = outer_cursor(caller, cursor)
+        if operation.etag is not None and content.get(operation.etag) is not None:
+            version = str(content[operation.etag])
+            headers["ETag"] = etag_of(version)
+            if operation.method == "GET" and is_unchanged(if_none_match, version):
+                return Response(status_code=304, headers=headers)
+        headers |= next_link(request, cursor)
+        return json_response(content, operation.status, headers=headers)
+
+
+def _members(hint: Any) -> list[Any]:
+    """Return the types of a union, and the values of its literals."""
+    return [one for part in get_args(hint) for one in (_members(part) or [part])]
+
+
+def _hints_of(function: Callable[..., Any]) -> Values:
+    """Return the types of the arguments of a call, and of its result."""
+    hints = get_type_hints(function)
+    for name, hint in list(hints.items()):
+        if get_origin(hint) is Unpack:
+            hints |= get_type_hints(get_args(hints.pop(name))[0])
+    return hints
+
+
+def require_whole_tenant(caller: Caller) -> None:
+    """Refuse the callers of some scopes."""
+    if caller.scopes is not None:
+        raise Problem(403, "forbidden", "this call concerns all scopes, and this key has some scopes only")
+
+
+async def _call(operation: Operation, memory: Memory, values: Values) -> Any:
+    """Call the facade with these arguments."""
+    target: Any = memory
+    first, *others = operation.holder.split(".")
+    if first == "session":
+        session_id = values.pop("session_id")
+        handle = {name: values.pop(name) for name in operation.handle if name in values}
+        target = target.session(session_id, **{"create": operation.creates, **handle})
+    elif first != "memory":
+        target = getattr(target, first)
+    for name in others:
+        target = getattr(target, name)
+    for name, argument in operation.renames.items():
+        if name in values:
+            values[argument] = values.pop(name)
+    result = getattr(target, operation.call.rpartition(".")[2])(**values)
+    try:
+        return await result if inspect.isawaitable(result) else result
+    except CompactionError as error:
+        if isinstance(error.__cause__, Conflict):  # the client's own condition, see the routes of compactions
+            raise error.__cause__ from None
+        raise
+    except InvalidInput as error:
+        raise _with_field_names(error, operation.renames) from None
+
+
+def _with_field_names(error: InvalidInput, renames: Mapping[str, str]) -> InvalidInput:
+    """Return an error that names fields of the request in place of arguments."""
+    for name, argument in renames.items():
+        if re.match(rf"{argument}\b", error.field):
+            return InvalidInput(f"{name}{error.field.removeprefix(argument)}", error.problem)
+    return error
+
+
+def class_of_argument(call: str, argument: str) -> Any:
+    """Return the class of an argument that clients send as an object."""
+    holder, _, name = call.rpartition(".")
+    return get_type_hints(inspect.unwrap(getattr(CLASSES[holder], name)))[argument]

@@ -1,0 +1,45 @@
+"""Paths whose parts may hold a slash, such as the id of a session."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class EncodedPaths:
+    """Leaves `%2F` and `%25` in paths encoded, so that they stay in one part.
+
+    A session id such as `ada/2024` is sent as `ada%2F2024`. Servers decode the path
+    before they look for a route, and would find two parts.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raw = scope.get("raw_path") if scope["type"] == "http" else None
+        if raw and b"%" in raw:
+            parts = raw.partition(b"?")[0].decode("ascii", "replace").split("/")
+            scope = {**scope, "path": "/".join(_encode(unquote(part)) for part in parts)}
+        await self._app(scope, receive, send)
+
+
+def _encode(part: str) -> str:
+    return part.replace("%", "%25").replace("/", "%2F")
+
+
+class _TextConvertor(Convertor[str]):
+    """One part of a path, with its slashes and percent signs decoded."""
+
+    regex = "[^/]+"
+
+    def convert(self, value: str) -> str:
+        return value.replace("%2F", "/").replace("%25", "%")
+
+    def to_string(self, value: str) -> str:
+        return _encode(value)
+
+
+register_url_convertor("text", _TextConvertor())

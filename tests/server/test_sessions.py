@@ -1,0 +1,476 @@
+"""Sessions over HTTP: their attributes, messages, windows, tasks and runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.api import Api, Client, open_api
+
+S = "/v1/sessions/trip"
+CALL: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Lisbon"}'}}
+    ],
+}
+RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "sunny"}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with open_api() as opened:
+        yield opened
+
+
+@pytest.fixture
+def ada(api: Api) -> Client:
+    return api.client()
+
+
+async def create(client: Client, session_id: str = "trip", **attributes: Any) -> Any:
+    return await client.call("POST", "/v1/sessions", {"session_id": session_id, **attributes}, status=201)
+
+
+async def append(client: Client, *texts: str, session: str = S, **more: Any) -> list[Any]:
+    """Append messages of the user, and return them."""
+    body = {"messages": [{"role": "user", "content": text} for text in texts], **more}
+    stored: list[Any] = (await client.call("POST", f"{session}/messages", body, status=201))["messages"]
+    return stored
+
+
+async def window(client: Client, session: str = S) -> list[str]:
+    """The texts of the window, without the system message."""
+    shown = await client.call("GET", f"{session}/window")
+    return [one["content"] for one in shown["messages"] if one["role"] != "system"]
+
+
+# -- the session itself ----------------------------------------------------------------
+
+
+async def test_a_session_is_created_changed_and_deleted(api: Api, ada: Client) -> None:
+    made = await create(ada, user="ada", system="Be kind.", tags=["b", "a"], metadata={"n": 1})
+    assert made["id"] == "trip"
+    assert (made["user"], made["tags"], made["metadata"]) == ("ada", ["b", "a"], {"n": 1})
+    seen = await ada.send("GET", S)
+    assert seen.headers["etag"] == f'"{made["attributes_version"]}"'
+    assert (await ada.send("GET", S, headers={"If-None-Match": seen.headers["etag"]})).status_code == 304
+
+    changed = await ada.call("PATCH", S, {"title": "Lisbon"}, headers={"If-Match": seen.headers["etag"]})
+    assert (changed["title"], changed["tags"]) == ("Lisbon", ["b", "a"])
+    stale = await ada.problem(412, "PATCH", S, {"title": "Porto"}, headers={"If-Match": seen.headers["etag"]})
+    assert stale["current_version"] == changed["attributes_version"]
+    assert (await ada.call("PATCH", S, {"title": None}))["title"] is None
+
+    assert (await ada.problem(409, "POST", "/v1/sessions", {"session_id": "trip"}))["existing_id"] == "trip"
+    assert await ada.call("DELETE", S) == {"deleted": True}
+    await ada.problem(404, "DELETE", S)
+    await ada.problem(404, "GET", S)
+
+
+async def test_a_session_without_an_id_gets_one_and_a_repeat_gets_the_same(ada: Client) -> None:
+    headers = {"Idempotency-Key": "first"}
+    made = [
+        await ada.call("POST", "/v1/sessions", {"user": "ada"}, status=201, headers=headers) for _ in range(3)
+    ]
+    assert len({one["id"] for one in made}) == 1
+    assert len((await ada.call("GET", "/v1/sessions"))["sessions"]) == 1
+    await ada.problem(422, "POST", "/v1/sessions", {"user": "bob"}, headers=headers)
+
+
+@pytest.mark.parametrize("named", ["ada/trip", "50%", "a b", "ä?&#", "..x", "%2F", "a%25b"])
+async def test_a_session_may_have_any_id(ada: Client, named: str) -> None:
+    from urllib.parse import quote
+
+    await create(ada, named)
+    path = f"/v1/sessions/{quote(named, safe='')}"
+    [message] = await append(ada, "hello", session=path)
+    assert (await ada.call("GET", path))["id"] == named
+    assert (await ada.call("GET", f"{path}/messages/{message['id']}"))["message"]["content"] == "hello"
+
+
+async def test_sessions_are_listed_by_page_with_a_link(ada: Client) -> None:
+    for number in range(5):
+        await create(ada, f"s{number}", user="ada" if number % 2 else "bob", tags=[f"t{number}"])
+    pages, path = [], "/v1/sessions?limit=2&by=created&order=oldest"
+    while path:
+        response = await ada.send("GET", path)
+        pages.append([one["id"] for one in response.json()["sessions"]])
+        path = response.links["next"]["url"] if "next" in response.links else ""
+    assert pages == [["s0", "s1"], ["s2", "s3"], ["s4"]]
+    found = await ada.call("GET", "/v1/sessions?user=bob&tags=t2")
+    assert [one["id"] for one in found["sessions"]] == ["s2"]
+
+
+async def test_a_cursor_belongs_to_its_key(api: Api, ada: Client) -> None:
+    for number in range(3):
+        await create(ada, f"s{number}")
+    cursor = (await ada.call("GET", "/v1/sessions?limit=1"))["cursor"]
+    await ada.call("GET", f"/v1/sessions?limit=1&cursor={cursor}")
+    refused = await api.client("admin").problem(400, "GET", f"/v1/sessions?limit=1&cursor={cursor}")
+    assert refused["errors"][0]["field"] == "cursor"
+    await ada.problem(400, "GET", "/v1/sessions?limit=1&cursor=nonsense")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("POST", "/v1/sessions", {"sesion_id": "x"}, "sesion_id"),
+        ("POST", "/v1/sessions", {"session_id": 3}, "session_id"),
+        ("POST", "/v1/sessions", {"tags": "red"}, "tags"),
+        ("POST", "/v1/sessions", ["trip"], "body"),
+        ("GET", "/v1/sessions?limit=0", None, "limit"),
+        ("GET", "/v1/sessions?limit=1001", None, "limit"),
+        ("GET", "/v1/sessions?limit=two", None, "limit"),
+        ("GET", "/v1/sessions?statuss=active", None, "statuss"),
+        ("GET", "/v1/sessions?status=open", None, "status"),
+        ("GET", "/v1/sessions?since=yesterday", None, "since"),
+        ("GET", f"{S}?verbose=1", None, "verbose"),
+        ("PATCH", S, {"name": "x"}, "name"),
+        ("POST", f"{S}/messages", {}, "messages"),
+        ("POST", f"{S}/messages", {"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
+        ("POST", f"{S}/messages", {"messages": [{"role": "user"}], "in_history": "yes"}, "in_history"),
+        ("GET", f"{S}/context?budget=-1", None, "budget"),
+        ("GET", f"{S}/context?format=opnai", None, "format"),
+        ("POST", f"{S}/pop", {"n": 0}, "n"),
+        ("POST", f"{S}/search", {"query": "x", "mode": "magic"}, "mode"),
+        ("POST", f"{S}/compact-if-needed", {"by": "tokens"}, "settings.max_tokens"),
+        ("POST", f"{S}/compact-if-needed", {"by": "turns", "settings": {"moust": 1}}, "settings.moust"),
+        ("PUT", f"{S}/tasks", {"tasks": [{"title": "no id"}]}, "tasks"),
+        ("PUT", f"{S}/runs/r", {"child_id": "c", "status": "flying"}, "status"),
+    ],
+)
+async def test_bad_input_is_refused_by_field_and_nothing_is_stored(
+    ada: Client, method: str, path: str, body: Any, field: str
+) -> None:
+    await create(ada)
+    document = await ada.problem(400, method, path, body)
+    assert field in [one["field"] for one in document["errors"]]
+    assert (await ada.call("GET", S))["message_count"] == 0
+    assert len((await ada.call("GET", "/v1/sessions"))["sessions"]) == 1
+
+
+async def test_a_reader_reads_and_changes_nothing(api: Api, ada: Client) -> None:
+    await create(ada)
+    await append(ada, "hello")
+    reader = api.client("reader")
+    for path in ("", "/messages", "/context", "/window", "/state", "/tasks", "/runs", "/compactions"):
+        await reader.call("GET", f"{S}{path}")
+    await reader.call("POST", f"{S}/context", {})
+    await reader.call("POST", f"{S}/search", {"query": "hello"})
+    refused: list[tuple[str, str, Any]] = [
+        ("POST", "/v1/sessions", {}),
+        ("PATCH", S, {"title": "x"}),
+        ("DELETE", S, None),
+        ("POST", f"{S}/messages", {"messages": []}),
+        ("POST", f"{S}/clear", None),
+        ("PUT", f"{S}/tasks/t", {}),
+        ("DELETE", f"{S}/runs/r", None),
+    ]
+    for method, path, body in refused:
+        assert (await reader.problem(403, method, path, body))["code"] == "forbidden"
+    assert await window(ada) == ["hello"]
+
+
+async def test_another_tenant_finds_nothing(api: Api, ada: Client) -> None:
+    await create(ada)
+    await append(ada, "hello")
+    other = api.client("operator", "globex")
+    for method, path in (("GET", S), ("GET", f"{S}/messages"), ("DELETE", S), ("POST", f"{S}/pop")):
+        there = await other.problem(404, method, path)
+        absent = await other.problem(404, method, path.replace("trip", "none"))
+        assert {**there, "detail": "", "error": "", "entry_id": ""} == {
+            **absent,
+            "detail": "",
+            "error": "",
+            "entry_id": "",
+        }
+    assert (await other.call("GET", "/v1/sessions"))["sessions"] == []
+    assert (await other.call("POST", "/v1/messages/search", {"query": "hello"}))["hits"] == []
+
+
+async def test_a_key_of_some_scopes_has_the_sessions_of_its_users(api: Api, ada: Client) -> None:
+    await create(ada, "hers", user="ada")
+    await create(ada, "his", user="bob")
+    only_ada = api.client("writer", "acme", "user:ada")
+    assert [one["id"] for one in (await only_ada.call("GET", "/v1/sessions"))["sessions"]] == ["hers"]
+    await only_ada.problem(404, "GET", "/v1/sessions/his")
+    await only_ada.problem(404, "POST", "/v1/sessions/his/pop")
+    made = await only_ada.call("POST", "/v1/sessions", {"user": "ada"}, status=201)
+    assert made["user"] == "ada"
+    await only_ada.problem(403, "POST", "/v1/sessions", {"user": "bob"})
+
+
+# -- messages --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("format", "originals"),
+    [
+        ("openai", [{"role": "user", "content": "Weather?"}, CALL, RESULT]),
+        (
+            "anthropic",
+            [
+                {"role": "user", "content": [{"type": "text", "text": "Weather?"}]},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "x"}}],
+                },
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sunny"}],
+                },
+            ],
+        ),
+    ],
+)
+async def test_messages_of_a_framework_come_back_as_they_were_appended(
+    ada: Client, format: str, originals: list[Any]
+) -> None:
+    body = {"messages": originals, "format": format, "user": "ada"}
+    await ada.call("POST", f"{S}/messages", body, status=201)
+    for path in ("context", "window", "messages"):
+        shown = await ada.call("GET", f"{S}/{path}?format={format}")
+        assert shown["messages"] == originals, path
+        assert shown["without_equivalent"] == []
+    asked = {"budget": 1000, "format": format, "tools": [{"name": "weather"}]}
+    assert (await ada.call("POST", f"{S}/context", asked))["messages"] == originals
+    assert (await ada.call("GET", f"{S}/messages?format=original"))["messages"]
+    assert (await ada.call("POST", f"{S}/pop", {"n": 1}))["messages"] == originals[-1:]
+
+
+async def test_a_message_is_read_changed_erased_and_streamed_by_its_id(ada: Client) -> None:
+    await create(ada)
+    stored = await append(ada, "one", "two", ids=["m1", None])
+    assert stored[0]["id"] == "m1"
+    await append(ada, "one, and more", ids=["m1"])  # a longer piece of a stream
+    assert await window(ada) == ["one, and more", "two"]
+    item = await ada.call("GET", f"{S}/messages/m1")
+    assert (item["number"], item["message"]["content"]) == (1, "one, and more")
+    changed = await ada.call("PATCH", f"{S}/messages/m1", {"content": "1", "metadata": {"a": 1}})
+    assert (changed["content"], changed["metadata"]) == ("1", {"a": 1})
+    assert await ada.call("DELETE", f"{S}/messages/m1") == {"erased": True}
+    await ada.problem(404, "DELETE", f"{S}/messages/m1")
+    await ada.problem(404, "GET", f"{S}/messages/m1")
+    assert await window(ada) == ["two"]
+
+
+async def test_a_repeated_append_stores_nothing_twice(ada: Client) -> None:
+    await create(ada)
+    headers = {"Idempotency-Key": "turn-1"}
+    first = await append(ada, "hello")
+    body = {"messages": [{"role": "user", "content": "again"}]}
+    made = [await ada.call("POST", f"{S}/messages", body, status=201, headers=headers) for _ in range(3)]
+    assert made[0] == made[1] == made[2]
+    assert await window(ada) == ["hello", "again"]
+    other = {"messages": [{"role": "user", "content": "other"}]}
+    await ada.problem(422, "POST", f"{S}/messages", other, headers=headers)
+    assert first[0]["id"] != made[0]["messages"][0]["id"]
+
+
+async def test_an_append_creates_the_session_unless_told_otherwise(ada: Client) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    await ada.problem(404, "POST", f"{S}/messages", {**body, "create": False})
+    await ada.call("POST", f"{S}/messages", {**body, "user": "ada", "system": "Be kind."}, status=201)
+    assert (await ada.call("GET", S))["user"] == "ada"
+    wrong = await ada.problem(409, "POST", f"{S}/messages", {**body, "user": "bob"})
+    assert wrong["code"] == "session_owner_mismatch"
+    assert await window(ada) == ["hi"]
+    await ada.problem(404, "GET", "/v1/sessions/none/context")
+    assert len((await ada.call("GET", "/v1/sessions"))["sessions"]) == 1
+
+
+async def test_the_state_of_a_session_changes_with_messages(ada: Client) -> None:
+    await create(ada)
+    assert await ada.call("GET", f"{S}/state") == {"state": {}, "version": None}
+    await append(ada, "hello", state={"step": 1}, state_version="ABSENT")
+    seen = await ada.send("GET", f"{S}/state")
+    version = seen.json()["version"]
+    assert (seen.json()["state"], seen.headers["etag"]) == ({"step": 1}, f'"{version}"')
+    await append(ada, "more", state={"step": 2}, state_version=version)
+    body = {"messages": [], "state": {"step": 3}, "state_version": version}
+    assert (await ada.problem(409, "POST", f"{S}/messages", body))["code"] == "version_conflict"
+    assert (await ada.call("GET", f"{S}/state"))["state"] == {"step": 2}
+
+
+async def test_messages_are_found_in_one_session_and_in_all(ada: Client) -> None:
+    await append(ada, "We hike in Madeira", "The hotel is blue", user="ada")
+    await append(ada, "Madeira wine", session="/v1/sessions/wine", user="bob")
+    here = await ada.call("POST", f"{S}/search", {"query": "Madeira"})
+    assert [hit["item"]["message"]["content"] for hit in here["hits"]] == ["We hike in Madeira"]
+    everywhere = await ada.call("POST", "/v1/messages/search", {"query": "Madeira"})
+    assert {hit["session_id"] for hit in everywhere["hits"]} == {"trip", "wine"}
+    bobs = await ada.call("POST", "/v1/messages/search", {"query": "Madeira", "user": "bob", "limit": 5})
+    assert {hit["session_id"] for hit in bobs["hits"]} == {"wine"}
+
+
+# -- the window ------------------------------------------------------------------------
+
+
+async def test_messages_leave_the_window_and_come_back(ada: Client) -> None:
+    await create(ada, system="Be kind.")
+    names = [one["id"] for one in await append(ada, "a", "b", "c", "d")]
+    message = f"{S}/messages/{names[1]}"
+    assert await ada.call("POST", f"{message}/exclude", {"reason": "noise"}) == {"excluded": True}
+    assert await window(ada) == ["a", "c", "d"]
+    assert (await ada.call("GET", message))["excluded"] == "noise"
+    assert await ada.call("POST", f"{message}/restore") == {"restored": True}
+    assert await ada.call("POST", f"{message}/restore") == {"restored": False}
+    assert await ada.call("POST", f"{S}/pop", {"n": 2}) == {
+        "messages": [{"role": "user", "content": "c"}, {"role": "user", "content": "d"}]
+    }
+    place = await ada.call("POST", f"{S}/checkpoints", {"name": "before"}, status=201)
+    await append(ada, "e")
+    rolled = await ada.call("POST", f"{S}/roll-back", {"checkpoint": place})
+    assert (rolled, await window(ada)) == ({"removed": 1}, ["a", "b"])
+    await ada.problem(400, "POST", f"{S}/roll-back", {"checkpoint": {**place, "more": 1}})
+    replaced = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "z"}]
+    await ada.call("PUT", f"{S}/window", {"messages": replaced})
+    assert await window(ada) == ["a", "z"]
+    assert await ada.call("POST", f"{S}/clear") == {"removed": 2}
+    assert await window(ada) == []
+    assert (await ada.call("GET", S))["message_count"] == 7
+    page = await ada.call("GET", f"{S}/messages?limit=3&order=newest&roles=user&roles=assistant")
+    assert [item["message"]["content"] for item in page["items"]] == ["z", "e", "d"]
+    assert page["cursor"]
+
+
+async def test_an_interrupted_call_is_repaired(ada: Client) -> None:
+    await ada.call("POST", f"{S}/messages", {"messages": [CALL]}, status=201)
+    assert (await ada.call("GET", f"{S}/window"))["interrupted"] == ["c1"]
+    made = (await ada.call("POST", f"{S}/repair-tool-calls"))["messages"]
+    assert [one["tool_call_id"] for one in made] == ["c1"]
+    assert (await ada.call("GET", f"{S}/window"))["interrupted"] == []
+
+
+async def test_a_summary_replaces_only_the_messages_that_it_covers(ada: Client) -> None:
+    await create(ada)
+    names = [one["id"] for one in await append(ada, "a", "b", "c", "d")]
+    body = {"summary": "a, then b", "last_id": names[1], "keep_last": 1}
+    refused = await ada.problem(409, "POST", f"{S}/compactions", body)
+    assert refused["existing_id"] == names[2]
+    assert await window(ada) == ["a", "b", "c", "d"]
+    made = await ada.call("POST", f"{S}/compactions", {**body, "keep_last": 2}, status=201)
+    assert made["archived_ids"] == names[:2]
+    shown = await ada.call("GET", f"{S}/context?layered=true")
+    assert [one["content"] for one in shown["messages"]] == ["a, then b", "c", "d"]
+    assert [one["id"] for one in (await ada.call("GET", f"{S}/compactions"))["compactions"]] == [made["id"]]
+    archived = await ada.call("GET", f"{S}/messages?archived_by={made['id']}")
+    assert [item["message"]["id"] for item in archived["items"]] == names[:2]
+    await ada.problem(400, "POST", f"{S}/compactions", {**body, "summary": " ", "last_id": names[2]})
+
+
+@pytest.mark.parametrize(
+    ("by", "settings"),
+    [
+        ("messages", {"most": 4, "keep_last": 2}),
+        ("turns", {"most": 2, "keep_last": 1}),
+        ("tokens", {"max_tokens": 60}),
+        ("list", {"max_tokens": 40, "keep_recent": 1, "deduplicate": False, "min_importance": 0}),
+    ],
+)
+async def test_a_policy_compacts_a_long_window(ada: Client, by: str, settings: Any) -> None:
+    await create(ada)
+    body = {"by": by, "settings": settings}
+    assert await ada.call("POST", f"{S}/compact-if-needed", body) == {"compaction": None}
+    turns = [
+        {"role": role, "content": f"the {role} talks about topic {number}"}
+        for number in range(9)
+        for role in ("user", "assistant")
+    ]
+    await ada.call("POST", f"{S}/messages", {"messages": turns}, status=201)
+    made = (await ada.call("POST", f"{S}/compact-if-needed", body))["compaction"]
+    assert made["messages_after"] < made["messages_before"]
+    assert len(await window(ada)) < 18
+
+
+async def test_a_session_ends_forks_and_resumes(ada: Client) -> None:
+    await create(ada, title="One")
+    names = [one["id"] for one in await append(ada, "a", "b")]
+    fork = await ada.call("POST", f"{S}/fork", {"at": names[0], "new_session_id": "other"}, status=201)
+    assert (fork["id"], fork["title"]) == ("other", "One")
+    assert fork["metadata"]["forked_from"]["session_id"] == "trip"
+    assert await window(ada, "/v1/sessions/other") == ["a"]
+    headers = {"Idempotency-Key": "fork"}
+    forks = [await ada.call("POST", f"{S}/fork", {}, status=201, headers=headers) for _ in range(2)]
+    assert forks[0]["id"] == forks[1]["id"]
+    assert (await ada.call("POST", f"{S}/end"))["waiting"] == []
+    assert (await ada.call("GET", S))["status"] == "ended"
+    await ada.problem(409, "POST", f"{S}/messages", {"messages": [{"role": "user", "content": "x"}]})
+    assert await ada.call("POST", f"{S}/resume") == {"resumed": True}
+    assert await ada.call("POST", f"{S}/archive") == {"archived": True}
+    assert await ada.call("POST", f"{S}/archive") == {"archived": False}
+
+
+# -- tasks, runs and delegation --------------------------------------------------------
+
+
+async def test_tasks_and_runs_of_a_session(ada: Client) -> None:
+    await create(ada)
+    task = await ada.call("PUT", f"{S}/tasks/t%2F1", {"title": "Book", "status": "in_progress"})
+    assert (task["id"], task["session_id"]) == ("t/1", "trip")
+    assert (await ada.call("GET", f"{S}/tasks/t%2F1")) == task
+    assert [one["id"] for one in (await ada.call("GET", f"{S}/tasks?status=in_progress"))["tasks"]] == ["t/1"]
+    new = [{"id": "t2", "title": "Pack"}, {"id": "t3", "title": "Go", "parent_id": "t2"}]
+    assert [one["id"] for one in (await ada.call("PUT", f"{S}/tasks", {"tasks": new}))["tasks"]] == [
+        "t2",
+        "t3",
+    ]
+    await ada.problem(404, "GET", f"{S}/tasks/t%2F1")
+    assert await ada.call("DELETE", f"{S}/tasks/t2") == {"deleted": True}
+    await ada.problem(404, "DELETE", f"{S}/tasks/t2")
+
+    run = await ada.call("PUT", f"{S}/runs/r1", {"child_id": "trip/search", "status": "running"})
+    assert run["mode"] == "foreground"
+    assert (await ada.call("GET", f"{S}/runs/r1")) == run
+    for path in (f"{S}/runs", "/v1/runs?session_id=trip", "/v1/runs?child_id=trip/search"):
+        assert [one["id"] for one in (await ada.call("GET", path))["runs"]] == ["r1"]
+    assert await ada.call("DELETE", f"{S}/runs/r1") == {"deleted": True}
+    await ada.problem(404, "GET", f"{S}/runs/r1")
+
+
+@pytest.mark.behaviour("D126", "D127")
+async def test_the_entries_of_a_conversation_are_listed_for_a_delegate(api: Api, ada: Client) -> None:
+    await create(ada)
+    assert await ada.call("GET", f"{S}/delegation") == {"entries": [], "text": ""}
+    for number in range(17):
+        await api.memory.write(
+            f"body {number}", scope="user:ada", title=f"T{number}", conversation_id="trip", tags=["x"]
+        )
+    await api.memory.write("elsewhere", scope="user:ada", title="Unscoped")
+    found = (await ada.call("GET", f"{S}/delegation"))["entries"]
+    assert [one["title"] for one in found] == [f"T{number}" for number in range(16, 1, -1)]
+    assert all(one["number"] for one in found)
+    assert found[0]["tags"] == ["x"]
+    assert "content" not in found[0]
+
+
+# -- many clients ----------------------------------------------------------------------
+
+
+async def test_fifty_clients_append_to_one_session(tmp_path: Path) -> None:
+    """Nothing is lost or doubled, and the messages of each client stay in order."""
+    async with open_api(f"sqlite:///{tmp_path / 'memory.db'}") as api:
+        await create(api.client(), "shared", shared=True)
+
+        async def work(number: int) -> None:
+            client = api.client()
+            for at in range(4):
+                body = {"messages": [{"role": "user", "content": f"{number} {at}"}], "user": f"u{number}"}
+                headers = {"Idempotency-Key": f"{number}-{at}"}
+                for _ in range(2):  # as a client that missed the first response
+                    await client.call(
+                        "POST", "/v1/sessions/shared/messages", body, status=201, headers=headers
+                    )
+
+        await asyncio.gather(*(work(number) for number in range(50)))
+        page = await api.client().call("GET", "/v1/sessions/shared/messages?limit=1000")
+    said = [tuple(map(int, item["message"]["content"].split())) for item in page["items"]]
+    assert len(said) == len(set(said)) == 200
+    for number in range(50):
+        assert [at for one, at in said if one == number] == list(range(4))
