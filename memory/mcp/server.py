@@ -71,7 +71,6 @@ class MemoryServer(MCPServer[Any]):
             version=version("memory-tiers"),
             cache_hints=_UNCACHED,
             log_level="WARNING",
-            subscriptions=False,  # no list changes, and no result is shared
         )
         self._memory_settings = settings
         self._callers = callers

@@ -77,6 +77,16 @@ def _add_tools(server: MemoryServer) -> None:
             await asyncio.sleep(0.02)
         return "done"
 
+    @server.tool(description="A fixture.", structured_output=False)
+    async def test_trigger_tool_change(context: Context[Any, Any]) -> str:
+        await context.notify_tools_changed()
+        return "done"
+
+    @server.tool(description="A fixture.", structured_output=False)
+    async def test_trigger_prompt_change(context: Context[Any, Any]) -> str:
+        await context.notify_prompts_changed()
+        return "done"
+
 
 def _add_resources(server: MemoryServer) -> None:
     @server.resource("test://static-text", mime_type="text/plain", description="A fixture.")
