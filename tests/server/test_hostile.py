@@ -21,7 +21,7 @@ import pytest
 from memory import Memory
 from memory.server.callers import Role
 from tests.acceptance.support import DAY, Clock
-from tests.acceptance.test_hostile_views import INSIDE, OUTSIDE, UNKNOWN_ID, Side
+from tests.acceptance.test_hostile_views import INSIDE, OUTSIDE, UNKNOWN_ID, Side, difference
 from tests.server.callers import KeyServer, key_server
 from tests.support.depth import FIRST_SEED, NIGHTLY
 
@@ -43,8 +43,9 @@ NOT_ASKED = (
 _KEEPS = 0.15
 """How often a drawn deletion is asked. Otherwise little would be left to find."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_VERSION = re.compile(r"\b[0-9a-f]{13,14}\b")
-_RANDOM = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32}|[0-9a-f]{24})\b")
+_RANDOM = re.compile(r"\b[0-9a-f]{12,64}\b")
+"""Versions, digests and random texts."""
+_KEY_ID = re.compile(r"\b[0-9A-Za-z]{10}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.+Z]*")
 _KEY = re.compile(r"mt_\w{10}_\w{43}|\bkey:\w{10}\b")
 
@@ -83,52 +84,71 @@ class Server:
             await self.server.memory.for_tenant(tenant).sessions.list()
         answer = await self.server.call(self.keys[given.pop("caller")], **given)
         assert "Bob's secret" not in answer.text or "secret" in str(asked), (asked, answer.text)
-        return self._plain(answer, names)
+        return _Plain(names).answer(answer)
 
-    def _plain(self, answer: httpx.Response, names: Mapping[str, str]) -> Any:
-        known = {value: name for name, value in names.items()}
 
-        def text(value: str) -> str:
-            value = _UUID.sub(lambda found: known.get(found[0], "<id>"), value)
-            value = _KEY.sub("<key>", _RANDOM.sub("<random>", _VERSION.sub("<version>", value)))
-            return _TIME.sub("<moment>", value)
+class _Plain:
+    """Answers without ids, moments and random texts."""
 
-        def plain(value: Any, field: str = "") -> Any:
-            if isinstance(value, dict):
-                if "role" in value and "scopes" in value:
-                    value = {**value, "id": "<key id>"}
-                return {text(name): plain(one, name) for name, one in sorted(value.items())}
-            if isinstance(value, list):
-                items = [plain(one, field) for one in value]
-                if items and isinstance(items[0], dict) and items[0].get("score") is not None:
-                    items.sort(key=lambda one: (-one["score"], json.dumps(one)))
-                elif field in ("relations", "nodes", "entries", "scopes", "lines"):
-                    items.sort(key=json.dumps)  # several may be of one moment
-                return items
-            if field in ("cursor", "instance", "key_id", "request_id", "started_at", "latency_ms"):
-                return value is None
-            if field == "existing_id" and value is not None and not _UUID.fullmatch(value):
-                return "<key id>"
-            return (
-                text(value)
-                if isinstance(value, str)
-                else round(value, 6)
-                if isinstance(value, float)
-                else value
-            )
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._known = {value: name for name, value in names.items()}
 
+    def answer(self, answer: httpx.Response) -> Any:
         headers = {
-            name: "Link" if name == "link" else re.sub(r"/keys/\w+", "/keys/<key id>", text(value))
+            name: "Link" if name == "link" else re.sub(r"/keys/\w+", "/keys/<key id>", self._text(value))
             for name, value in sorted(answer.headers.items())
             if name not in ("x-request-id", "content-length", "date")
         }
         kind = answer.headers.get("content-type", "")
         if kind.startswith("application/jsonl"):
             lines = [json.loads(line) for line in answer.text.splitlines()]
-            return answer.status_code, headers, plain(lines, "lines")
+            return answer.status_code, headers, self._value(lines, "lines")
         if not kind.startswith(("application/json", "application/problem+json")):
             return answer.status_code, headers, answer.content
-        return answer.status_code, headers, plain(answer.json())
+        return answer.status_code, headers, self._value(answer.json())
+
+    def _value(self, value: Any, field: str = "") -> Any:
+        if isinstance(value, dict):
+            if "role" in value and "scopes" in value:
+                value = {**value, "id": "<key id>"}
+            return {self._text(name): self._value(one, name) for name, one in sorted(value.items())}
+        if isinstance(value, list):
+            items = [self._value(one, field) for one in value]
+            if items and isinstance(items[0], dict) and items[0].get("score") is not None:
+                items = _without_ties(items)
+            elif field in ("relations", "nodes", "entries", "scopes", "lines"):
+                items.sort(key=json.dumps)  # several may be of one moment
+            return items
+        return self._single(value, field)
+
+    def _single(self, value: Any, field: str) -> Any:
+        if field in ("cursor", "instance", "key_id", "request_id", "started_at", "latency_ms"):
+            return value is None
+        if field == "existing_id" and value is not None and not _UUID.fullmatch(value):
+            return "<key id>"
+        if isinstance(value, int) and value > 10**12:
+            return "<moment>"
+        if isinstance(value, float):
+            return round(value, 6)
+        return self._text(value) if isinstance(value, str) else value
+
+    def _text(self, value: str) -> str:
+        value = _UUID.sub(lambda found: self._known.get(found[0], "<id>"), value)
+        value = _KEY.sub("<key>", _RANDOM.sub("<random>", value))
+        value = _KEY_ID.sub(lambda found: self._known.get(found[0], found[0]), value)
+        return _TIME.sub("<moment>", value)
+
+
+def _without_ties(hits: list[Any]) -> list[Any]:
+    """Hits in order; of those that share the least score only the score.
+
+    Ids decide which of several equal hits are the last ones, and two servers differ.
+    """
+    least = min(one["score"] for one in hits)
+    kept = sorted(
+        (one for one in hits if one["score"] > least), key=lambda one: (-one["score"], json.dumps(one))
+    )
+    return [*kept, *[least for one in hits if one["score"] == least]]
 
 
 def _with_names(value: Any, names: Mapping[str, str]) -> Any:
@@ -278,7 +298,8 @@ async def _export(memory: Memory) -> list[Any]:
 async def test_every_request_is_answered_as_if_nothing_outside_existed(servers: list[Server]) -> None:
     whole, _ = servers
     shared = {name: value for name, value in whole.names.items() if name.startswith("out:")}
-    foreign = await whole.server.call(whole.keys["writer"], "GET", "/v1/memory/entries", params={"limit": 1})
+    theirs = await whole.server.key("other", "writer")
+    foreign = await whole.server.call(theirs, "GET", "/v1/memory/entries", params={"limit": 1})
     cursors = [foreign.json()["cursor"], "x"]
     rng = random.Random(FIRST_SEED)  # noqa: S311
     requests = Requests(rng, whole.server.app.openapi(), sorted(whole.names), cursors)
@@ -289,8 +310,8 @@ async def test_every_request_is_answered_as_if_nothing_outside_existed(servers: 
         for one in servers:
             one.clock.advance(DAY / 1_000)
         first, second = [await one.ask(asked, shared) for one in servers]
-        assert first == second, (number, asked, first, second)
-        assert first[0] < 500, (asked, first)
+        assert first == second, (number, asked, difference(first, second))
+        assert first[0] < 500 or first[2]["code"] == "invalid_config", (asked, first)
         statuses[first[0]] = statuses.get(first[0], 0) + 1
     assert (await whole.acme.outside(), await _export(whole.server.memory)) == before
     assert {200, 400, 403, 404} <= statuses.keys(), statuses
