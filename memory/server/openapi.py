@@ -27,7 +27,7 @@ LINKS: Final = {
     ("post", "/v1/memory/relations"): ("relation_id", "/v1/memory/relations/{relation_id}", ("delete",)),
     ("put", "/v1/memory/artifacts"): ("artifact_id", "/v1/memory/artifacts/{artifact_id}", ("get", "delete")),
 }
-"""What a created thing's id is for: the calls that take it."""
+"""The calls that take the id of a created thing."""
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

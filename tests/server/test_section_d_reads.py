@@ -122,7 +122,7 @@ async def test_limits_are_fifty_by_default_and_at_most_a_thousand(client: Client
 
 @pytest.mark.behaviour("D55", "D56", "D58", "D60", "D61", "D62", "D63", "D64", "D67")
 async def test_a_question_is_plain_text_and_finds_by_words(client: Client) -> None:
-    async def found(q: str) -> list[str | None]:
+    async def found(q: str) -> list[str]:
         return await client.titles(q=q, mode="lexical")
 
     cafe = await client.write("we deployed it", title="Café")

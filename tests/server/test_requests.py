@@ -1,0 +1,351 @@
+"""What all requests share: conditions, repeats, pages, roles, limits and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from starlette.datastructures import Headers
+
+from memory.domain.errors import StoreUnavailable
+from memory.domain.scope import Scope
+from memory.facade.config.server import ServerSettings
+from memory.facade.memory import Memory
+from memory.server.app import create_app
+from memory.server.callers import Caller, DevAuthenticator, Role, Unauthenticated
+from tests.acceptance.support import stores_of
+from tests.server.support import BASE, ENTRIES, Client, client_of
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+class NamedCallers:
+    """Takes the bearer of a request as the name of a caller that a test made."""
+
+    def __init__(self, *callers: Caller) -> None:
+        self._callers = {caller.key_id: caller for caller in callers}
+
+    async def authenticate(self, headers: Headers) -> Caller:
+        name = headers.get("authorization", "").removeprefix("Bearer ")
+        if name not in self._callers:
+            raise Unauthenticated
+        return self._callers[name]
+
+
+def caller(memory: Memory, key_id: str, role: Role, scope: str | None = None) -> Caller:
+    scopes = None if scope is None else (Scope.parse(scope),)
+    view = memory.restrict(scopes, role="reader" if role == "reader" else "writer")
+    return Caller(memory.tenant, role, key_id, view, scopes)
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {name}"}
+
+
+@pytest.fixture
+async def keyed(memory: Memory) -> AsyncIterator[Client]:
+    """A client of a server with one caller for each role, and one of a scope."""
+    roles: tuple[Role, ...] = ("reader", "writer", "admin")
+    named = [caller(memory, role, role) for role in roles]
+    ada = caller(memory, "ada", "writer", "user:ada")
+    operator = replace(named[0], role="operator", key_id="operator", memory=memory)
+    async with client_of(memory, NamedCallers(*named, ada, operator)) as one:
+        yield one
+
+
+async def test_every_error_is_a_problem_document(client: Client) -> None:
+    for method, path, status, code in (
+        ("GET", "/nowhere", 404, "not_found"),
+        ("PUT", ENTRIES, 405, "method_not_allowed"),
+        ("GET", f"{ENTRIES}?limit=x", 400, "invalid_input"),
+        ("GET", f"{ENTRIES}?limit=1&limit=2", 400, "invalid_input"),
+        ("GET", f"{ENTRIES}/", 404, "not_found"),
+    ):
+        assert (await client.call(method, path, status))["code"] == code, path
+    for body in (b"", b"[]", b"{", b"\xff", b'"x"', b"[" * 100_000):
+        headers = {"Content-Type": "application/json"}
+        await client.call("POST", ENTRIES, 400, content=body, headers=headers)
+
+
+async def test_a_fault_of_the_server_is_named_in_its_log_and_not_shown(
+    client: Client, memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_args: Any, **_kwargs: Any) -> None:
+        raise ZeroDivisionError("the secret of ada")
+
+    [store] = stores_of(memory)
+    monkeypatch.setattr(store, "query", fail)
+    with caplog.at_level(logging.ERROR):
+        problem = await client.call("GET", ENTRIES, 500)
+    assert problem["code"] == "internal"
+    assert "secret" not in str(problem)
+    assert problem["instance"] in caplog.text
+
+    async def be_away(*_args: Any, **_kwargs: Any) -> None:
+        raise StoreUnavailable(store.name, "connection to postgresql://ada:secret@host refused")
+
+    monkeypatch.setattr(store, "query", be_away)
+    answer = await client.answer("GET", ENTRIES)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert "secret" not in answer.text
+
+
+async def test_an_idempotency_key_makes_a_write_repeatable(client: Client) -> None:
+    key = {"Idempotency-Key": "order-7"}
+    first = await client.call("POST", ENTRIES, 201, json={"content": "once"}, headers=key)
+    again = await client.call("POST", ENTRIES, 201, json={"content": "once"}, headers=key)
+    assert again == first
+    other = await client.call("POST", ENTRIES, 422, json={"content": "twice"}, headers=key)
+    assert other["code"] == "request_id_reused"
+    assert len((await client.call("GET", ENTRIES))["entries"]) == 1
+    one = f"{ENTRIES}/{first['id']}"
+    for _ in range(2):
+        await client.call("POST", f"{one}/invalidate", headers={"Idempotency-Key": "end"})
+    for wrong in ("", "x" * 129):
+        assert await client.refused(
+            "POST", ENTRIES, json={"content": "x"}, headers={"Idempotency-Key": wrong}
+        )
+
+
+async def test_a_repeat_beside_the_first_is_refused_and_stores_nothing_twice(client: Client) -> None:
+    async def write() -> int:
+        headers = {"Idempotency-Key": "same"}
+        return (await client.answer("POST", ENTRIES, json={"content": "once"}, headers=headers)).status_code
+
+    statuses = await asyncio.gather(*(write() for _ in range(8)))
+    assert set(statuses) <= {201, 409}
+    assert statuses.count(201) >= 1
+    assert len((await client.call("GET", ENTRIES))["entries"]) == 1
+
+
+async def test_two_keys_have_idempotency_keys_of_their_own(keyed: Client) -> None:
+    for name, text in (("writer", "one"), ("admin", "two")):
+        headers = {**bearer(name), "Idempotency-Key": "same"}
+        given = {"content": text, "scope": "user:ada"}
+        await keyed.call("POST", ENTRIES, 201, json=given, headers=headers)
+
+
+async def test_versions_are_etags_and_preconditions(client: Client) -> None:
+    answer = await client.answer("POST", ENTRIES, json={"content": "one", "key": "tea"})
+    one, tag = answer.headers["location"], answer.headers["etag"]
+    same = await client.answer("GET", one, headers={"If-None-Match": f'"x", {tag}'})
+    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    changed = await client.answer("PATCH", one, json={"title": "T"}, headers={"If-Match": tag})
+    assert changed.status_code == 200
+    for method, body in (("PATCH", {"title": "U"}), ("DELETE", None)):
+        given = {} if body is None else {"json": body}
+        lost = await client.call(method, one, 412, headers={"If-Match": tag}, **given)
+        assert lost["code"] == "version_conflict"
+    await client.refused("PATCH", one, json={"title": "U"}, headers={"If-Match": "x"})
+    new = {"content": "two", "key": "tea"}
+    await client.call("POST", ENTRIES, 412, json=new, headers={"If-None-Match": "*"})
+    await client.call("DELETE", one, headers={"If-Match": changed.headers["etag"]})
+    fresh = {"content": "two", "key": "coffee"}
+    await client.call("POST", ENTRIES, 201, json=fresh, headers={"If-None-Match": "*"})
+
+
+async def test_a_cursor_belongs_to_its_question_and_its_key(keyed: Client) -> None:
+    for n in range(3):
+        given = {"content": f"fact {n}", "scope": "user:ada"}
+        await keyed.call("POST", ENTRIES, 201, json=given, headers=bearer("writer"))
+    answer = await keyed.answer("GET", f"{ENTRIES}?limit=1", headers=bearer("writer"))
+    cursor = answer.json()["cursor"]
+    assert answer.headers["link"] == f'<{ENTRIES}?limit=1&cursor={cursor}>; rel="next"'
+    following = f"{ENTRIES}?limit=2&cursor={cursor}"
+    assert len((await keyed.call("GET", following, headers=bearer("writer")))["entries"]) == 2
+    for name, path in (
+        ("admin", following),
+        ("writer", f"{following}&type=user"),
+        ("writer", f"{ENTRIES}?cursor={cursor[:-2]}"),
+        ("writer", f"{ENTRIES}?cursor=x"),
+        ("writer", f"{following}&q=fact"),
+    ):
+        assert (await keyed.refused("GET", path, headers=bearer(name)))[0] == "cursor", path
+
+
+async def test_each_route_needs_its_role(keyed: Client, memory: Memory) -> None:
+    made = await memory.write("fact", scope="user:ada")
+    ranks = ("reader", "writer", "admin", "operator")
+    calls: tuple[tuple[str, str, Any, str], ...] = (
+        ("GET", ENTRIES, None, "reader"),
+        ("POST", ENTRIES, {"content": "x", "scope": "user:ada"}, "writer"),
+        ("PATCH", f"{ENTRIES}/{made.id}", {"title": "x"}, "writer"),
+        ("POST", "/v1/memory/scratchpad", {"text": "x"}, "writer"),
+        ("DELETE", "/v1/admin/tenants/default", None, "admin"),
+    )
+    for method, path, body, needed in calls:
+        for rank in ranks:
+            given = {} if body is None else {"json": body}
+            answer = await keyed.answer(method, path, headers=bearer(rank), **given)
+            allowed = ranks.index(rank) >= ranks.index(needed)
+            assert (answer.status_code == 403) != allowed, (method, path, rank, answer.text)
+            if path.startswith("/v1/admin"):
+                made = await memory.write("fact", scope="user:ada")
+    await keyed.call("DELETE", "/v1/admin/tenants/other", 404, headers=bearer("admin"))
+    await keyed.call("DELETE", "/v1/admin/tenants/other", headers=bearer("operator"))
+    for headers in ({}, bearer("nobody"), {"Authorization": "Basic eDp5"}):
+        answer = await keyed.answer("GET", ENTRIES, headers=headers)
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        assert (await keyed.answer("GET", "/nowhere", headers=headers)).status_code == 401
+    assert (await keyed.call("GET", "/health/live"))["status"] == "ok"
+    assert (await keyed.call("GET", "/health/ready"))["status"] == "ok"
+
+
+async def test_a_key_of_scopes_sees_its_scopes_only(keyed: Client, memory: Memory) -> None:
+    mine = await memory.write("tea for ada", scope="user:ada", title="Mine")
+    theirs = await memory.write("tea for bob", scope="user:bob", title="Theirs")
+    number = (await memory.short_ids.of([mine.id]))[mine.id]
+    headers = bearer("ada")
+    for query in ({}, {"q": "tea"}):
+        found = await keyed.call("GET", ENTRIES, params=query, headers=headers)
+        assert [one["title"] for one in found["entries"]] == ["Mine"]
+    gone = await keyed.call("GET", f"{ENTRIES}/{theirs.id}", 404, headers=headers)
+    nothing = await keyed.call("GET", f"{ENTRIES}/{mine.id[:-1]}0", 404, headers=headers)
+    assert gone.keys() == nothing.keys()
+    await keyed.call("GET", f"{ENTRIES}/{number}", 404, headers=headers)
+    made = await keyed.call("POST", ENTRIES, 201, json={"content": "x"}, headers=headers)
+    assert made["scope"] == "user:ada"
+    given = {"content": "x", "scope": "user:bob"}
+    await keyed.call("POST", ENTRIES, 403, json=given, headers=headers)
+    await keyed.call("POST", ENTRIES, 400, json={"content": "x"}, headers=bearer("writer"))
+
+
+async def test_too_many_requests_wait(memory: Memory) -> None:
+    async with client_of(memory, rate=0.5, burst=3) as client:
+        answers = [await client.answer("GET", ENTRIES) for _ in range(4)]
+        assert [one.status_code for one in answers] == [200, 200, 200, 429]
+        assert int(answers[-1].headers["retry-after"]) in (2, 3)
+
+
+async def test_requests_at_once_are_limited_by_key(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    [store], go, begun = stores_of(memory), asyncio.Event(), asyncio.Semaphore(0)
+    original = store.query
+
+    async def wait(*args: Any, **kwargs: Any) -> Any:
+        begun.release()
+        await go.wait()
+        return await original(*args, **kwargs)
+
+    monkeypatch.setattr(store, "query", wait)
+    async with client_of(memory, concurrency=2) as client:
+        waiting = [asyncio.create_task(client.answer("GET", ENTRIES)) for _ in range(2)]
+        for _ in waiting:
+            await begun.acquire()
+        third = await client.call("GET", ENTRIES, 429)
+        assert third["code"] == "too_many_requests"
+        go.set()
+        assert [one.status_code for one in await asyncio.gather(*waiting)] == [200, 200]
+        assert (await client.answer("GET", ENTRIES)).status_code == 200
+
+
+async def test_bodies_are_limited_whole_or_in_pieces(memory: Memory) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b'{"content": "'
+        for _ in range(40):
+            yield b"x" * 100
+        yield b'"}'
+
+    headers = {"Content-Type": "application/json"}
+    async with client_of(memory, body_bytes=2048) as client:
+        for body in (b'{"content": "' + b"x" * 4000 + b'"}', pieces()):
+            answer = await client.answer("POST", ENTRIES, content=body, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+            assert answer.headers["connection"] == "close"
+        await memory.sessions.create("s1", user="ada")
+        file = await client.answer(
+            "PUT",
+            "/v1/memory/artifacts",
+            params={"session_id": "s1", "path": "big"},
+            content=pieces(),
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        assert file.status_code == 201
+        assert await client.titles() == []
+
+
+async def test_a_body_that_a_web_page_could_send_is_refused(client: Client) -> None:
+    body = json.dumps({"content": "x"}).encode()
+    for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        headers = {"Content-Type": media_type}
+        await client.call("POST", ENTRIES, 415, content=body, headers=headers)
+    await client.call("POST", ENTRIES, 415, content=body)
+    assert await client.titles() == []
+
+
+async def test_a_development_server_answers_this_machine_only(memory: Memory) -> None:
+    async with client_of(memory, local_only=True) as client:
+        for headers in (
+            {"Host": "attacker.example"},
+            {"Host": "127.0.0.1.attacker.example"},
+            {"Host": "[::1"},
+            {"Origin": "https://attacker.example"},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+        ):
+            for path in (ENTRIES, "/health/live", "/openapi.json"):
+                answer = await client.answer("GET", path, headers=headers)
+                assert answer.status_code in (403, 421), headers
+        for headers in (
+            {"Host": "localhost:8080"},
+            {"Host": "[::1]:8080"},
+            {"Origin": BASE, "Sec-Fetch-Site": "same-origin"},
+        ):
+            answer = await client.answer("GET", ENTRIES, headers=headers)
+            assert answer.status_code == 200, headers
+            assert not [name for name in answer.headers if name.startswith("access-control")]
+        preflight = {"Origin": "https://attacker.example", "Access-Control-Request-Method": "POST"}
+        assert (await client.answer("OPTIONS", ENTRIES, headers=preflight)).status_code == 403
+
+
+async def test_no_query_string_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "memory"):
+        await client.titles(q="a private question")
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(ENTRIES in line for line in lines)
+    assert not any("private" in line for line in lines)
+
+
+async def test_a_client_that_leaves_cancels_its_call(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    [store], begun, ended = stores_of(memory), asyncio.Event(), asyncio.Event()
+
+    async def hang(*_args: Any, **_kwargs: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(store, "query", hang)
+    app = create_app(memory, ServerSettings(), DevAuthenticator(memory))
+    sent: list[Any] = []
+    messages: list[Any] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": ENTRIES,
+        "raw_path": ENTRIES.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1")],
+    }
+    await asyncio.wait_for(app(scope, receive, send), 10)
+    await asyncio.wait_for(ended.wait(), 10)
+    assert sent == []
