@@ -264,10 +264,9 @@ async def test_a_scratchpad_is_appended_to_read_and_cleared(client: Client) -> N
     assert (await client.call("GET", pad)) == full
     assert await client.call("DELETE", pad) == {"cleared": True}
     assert (await client.call("GET", pad))["content"] == ""
-    for name in ("a.b", "..", "a%5Cb", "x" * 65, "a b"):
+    for name in ("a.b", "..", "a%5Cb", "x" * 65, "a b", "..%2F..%2Fetc"):
         answer = await client.answer("GET", f"/v1/memory/scratchpads/{name}")
         assert answer.status_code in (400, 404), name
-    await client.call("GET", "/v1/memory/scratchpads/..%2F..%2Fetc", 404)
 
 
 @pytest.mark.behaviour("D6", "D18", "D19")
