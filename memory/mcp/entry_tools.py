@@ -22,6 +22,8 @@ from memory.mcp.tools import Call, ToolDefinition
 
 TypeName: TypeAlias = Literal["user", "feedback", "project", "reference", "learning", "context"]
 RelationName: TypeAlias = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
+ECHO_TOKENS = 200
+"""The tokens of an entry in the answer to the call that wrote it."""
 _ID = "01a22a5e-2bda-81ea-b913-7ce73de95094"
 _OTHER_ID = "01a22a5e-2bda-81ea-b913-7ce73de95095"
 
@@ -111,7 +113,7 @@ class AddArguments(Arguments):
 async def add_memory(call: Call, given: AddArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"content"}, exclude_none=True)
     entry = await call.caller.memory.write(given.content, scope=call.caller.write_scope, **options)
-    return _one(call, entry, "stored")
+    return _written(entry, "stored")
 
 
 class GetArguments(Arguments):
@@ -126,7 +128,8 @@ async def get_memory(call: Call, given: GetArguments) -> Answer:
     entry = await call.caller.memory.get(given.id, as_of=given.as_of)
     if entry is None:
         raise NotFound(given.id)
-    return _one(call, entry, None, offset=given.offset)
+    lines, data = entry_item(entry, call.budget - FRAME_TOKENS, offset=given.offset)
+    return make_answer({"entry": data}, lines)
 
 
 class UpdateArguments(Arguments):
@@ -144,7 +147,7 @@ class UpdateArguments(Arguments):
 async def update_memory(call: Call, given: UpdateArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"id"}, exclude_none=True)
     entry = await call.caller.memory.update(given.id, **options)
-    return _one(call, entry, "changed; the version before is kept")
+    return _written(entry, "changed; the version before is kept")
 
 
 class RetireArguments(Arguments):
@@ -263,9 +266,10 @@ async def explore_memory(call: Call, given: ExploreArguments) -> Answer:
     )
 
 
-def _one(call: Call, entry: Entry, note: str | None, *, offset: int = 0) -> Answer:
-    lines, data = entry_item(entry, call.budget - FRAME_TOKENS, offset=offset)
-    return make_answer({"entry": data}, lines, [] if note is None else [note])
+def _written(entry: Entry, note: str) -> Answer:
+    """Return an entry with the beginning of its text, which the caller knows."""
+    lines, data = entry_item(entry, ECHO_TOKENS)
+    return make_answer({"entry": data}, lines, [note])
 
 
 def _link_item(link: Any, tokens: int = 0) -> Item:

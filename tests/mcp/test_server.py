@@ -116,7 +116,12 @@ async def test_an_answer_keeps_to_its_budget_and_says_how_to_get_the_rest(memory
             )
             session = await memory.sessions.create(user="ada")
             await session.append({"role": "user", "content": f"{n}{text}"})
+        others = [one.id for one in await memory.browse("user:ada") if one.id != entry.id]
+        for other in others:
+            await memory.relations.relate(entry.id, "supports", other)
         calls = [
+            ("explore_memory", {"id": entry.id}),
+            ("update_memory", {"id": entry.id, "tags": tags}),
             ("search_memory", {"query": text[:100]}),
             ("list_memories", {}),
             ("get_memory", {"id": entry.id}),
