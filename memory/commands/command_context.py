@@ -120,6 +120,12 @@ class CommandContext(Protocol):
     @property
     def now(self) -> datetime: ...
 
+    def for_command(self, number: int) -> CommandContext:
+        """Return the memory for one command of a text, which is numbered from 1.
+
+        What the command changes is one part of the request, if there is a request id.
+        """
+
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
         """Return the readable, active entries by the digits or UUIDs that name them.
 

@@ -68,7 +68,10 @@ async def answer(reach: CommandContext | None, text: str) -> list[Result]:
 
     Without a memory each result is an error.
     """
-    return [await _result(reach, command) for command in parse.commands_in(text)]
+    results = []
+    for number, command in enumerate(parse.commands_in(text), start=1):
+        results.append(await _result(None if reach is None else reach.for_command(number), command))
+    return results
 
 
 async def _result(reach: CommandContext | None, command: parse.Command) -> Result:

@@ -47,7 +47,7 @@ BROKEN, NOT_IMPLEMENTED, BAD_GATEWAY, AWAY, NO_ROOM = 500, 501, 502, 503, 507
 
 
 class ErrorRule(NamedTuple):
-    """What an error means to programs."""
+    """The exit code and the HTTP status of a class of errors."""
 
     kind: type[BaseException]
     exit_code: int

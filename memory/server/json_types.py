@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, is_typeddict
 
 from pydantic import BaseModel, Json, create_model
 
+from memory.domain import validation
 from memory.domain.filters import Filter
 from memory.domain.results import as_json
-from memory.domain.scope import Scope, Subtree
+from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.session import (
+    STATUSES,
     DeletedEntry,
     ErasedScope,
     FoundMessage,
@@ -21,6 +23,7 @@ from memory.domain.session import (
     SessionInfo,
     SessionState,
 )
+from memory.domain.task import RUN_MODES, RUN_STATUSES, TASK_STATUSES
 from memory.facade.resources.delegation import DelegatedEntry, Delegation
 from memory.facade.resources.session import Session
 
@@ -39,11 +42,44 @@ def field_type(hint: Any, *, in_query: bool = False) -> Any:
     if Any in found:
         return Any
     if in_query:
+        found = [one for one in found if one is not type(None)]
         for kind, shown in ((dict, Json[dict[str, Any]]), (list, None), (str, str)):
             for one in found:
                 if (get_origin(one) or one) is kind:
-                    return (shown or one) | None
+                    return shown or one
     return Union[tuple(found)]  # noqa: UP007 - it is computed
+
+
+_NAME: Final = {"minLength": 1}
+_COUNT: Final = {"minimum": 0}
+_RUNS: Final = ("sessions.runs", "session.runs.list", "session.runs.save")
+_LIMITS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "limit": {"minimum": 1, "maximum": validation.MAX_LIMIT},
+    **dict.fromkeys(("offset", "first", "last", "message_count"), _COUNT),
+    "n": {"minimum": 1, "maximum": 500},
+    "slack": {"minimum": 0, "exclusiveMaximum": 1},
+    "min_relevance": {"minimum": 0, "maximum": 1},
+    **dict.fromkeys(("user", "agent", "namespace", "session_id", "new_session_id", "key", "name"), _NAME),
+    **dict.fromkeys(("child_id", "run_id", "task_id", "at", "trigger_id", "archived_by", "reason"), _NAME),
+}
+_CHOICES: Final[Mapping[tuple[str, str], Sequence[str]]] = {
+    ("sessions.list", "status"): STATUSES,
+    ("session.tasks.list", "status"): TASK_STATUSES,
+    ("session.tasks.save", "status"): TASK_STATUSES,
+    **{
+        (call, "status"): RUN_STATUSES for call in ("sessions.runs", "session.runs.list", "session.runs.save")
+    },
+    **{(call, "mode"): RUN_MODES for call in _RUNS},
+    ("scopes.list", "kind"): tuple(ScopeKind),
+    ("admin.move", "to"): ("short", "mid", "long"),
+}
+
+
+def limits_of(call: str, name: str) -> dict[str, Any]:
+    """Return what clients read about the values of a field. The library checks them."""
+    if (choices := _CHOICES.get((call, name))) is not None:
+        return {"enum": [str(one) for one in choices]}
+    return dict(_LIMITS.get(name, {}))
 
 
 def _types(hint: Any) -> list[Any]:

@@ -25,9 +25,10 @@ PUBLIC: Final = ("/health/live", "/health/ready")
 LINKS: Final = {
     ("post", "/v1/memory/entries"): ("entry_id", "/v1/memory/entries/{entry_id}", ("get", "patch", "delete")),
     ("post", "/v1/memory/relations"): ("relation_id", "/v1/memory/relations/{relation_id}", ("delete",)),
+    ("post", "/v1/sessions"): ("session_id", "/v1/sessions/{session_id}", ("get", "patch", "delete")),
     ("put", "/v1/memory/artifacts"): ("artifact_id", "/v1/memory/artifacts/{artifact_id}", ("get", "delete")),
 }
-"""What a created thing's id is for: the calls that take it."""
+"""The calls that take the id of a created thing."""
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -53,8 +54,21 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for unused in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused, None)
         _add_links(made["paths"])
+        _show_tuples_as_lists(made)
         app.openapi_schema = made
     return app.openapi_schema
+
+
+def _show_tuples_as_lists(schema: Any) -> None:
+    """Describe tuples of one type as lists, which every tool reads."""
+    if isinstance(schema, dict):
+        if first := schema.pop("prefixItems", None):
+            schema["items"] = first[0]
+        for one in schema.values():
+            _show_tuples_as_lists(one)
+    elif isinstance(schema, list):
+        for one in schema:
+            _show_tuples_as_lists(one)
 
 
 def _add_links(paths: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, create_model
 from starlette.responses import Response
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.errors import CompactionError, ConfigError, Conflict, InvalidInput, NotFound
 from memory.domain.versions import ABSENT
 from memory.facade.memory import NOUNS, Memory
 from memory.facade.resources.legal_holds import LegalHolds
@@ -33,7 +33,7 @@ from memory.server import paths as paths  # registers the convertor `text`
 from memory.server.bodies import RequestBody
 from memory.server.callers import Admin, Caller, Operator, Reader, Role, Writer
 from memory.server.docstrings import Documentation
-from memory.server.json_types import field_type, model_of_result, shown_result
+from memory.server.json_types import field_type, limits_of, model_of_result, shown_result
 from memory.server.problems import Problem, bad_request
 from memory.server.rendering import json_response
 from memory.server.requests import (
@@ -75,6 +75,19 @@ _WHO: Final = {
     "namespace": "The namespace of the session, as a check.",
 }
 """Arguments of `Memory.session` that every call of a session may have."""
+_TEXTS: Final = {
+    "entry_id": "The id of the entry: a UUID, 42 or #42.",
+    "order": "Which results come first.",
+    "limit": "At most this many results: 1 to 1,000.",
+    "scope": "A scope, such as user:ada.",
+    "key": "The key of the document: any text.",
+    "status": "Only those in this state; in a body, the state.",
+    "query": "The question, as plain text.",
+    "mode": "How results are found, or how a run works.",
+    "format": "The format that is wanted.",
+    "until": "The end of the time that is asked for.",
+}
+"""Descriptions of fields that the docstrings leave to their names."""
 _HANDLE_HINTS: Final = {
     name: hint
     for name, hint in get_type_hints(inspect.unwrap(Memory.session)).items()
@@ -161,7 +174,7 @@ def add_operations(router: APIRouter, operations: tuple[Operation, ...]) -> None
             status_code=operation.status,
             response_model=None,
             summary=operation.summary or route.documentation.summary,
-            description=route.documentation.text,
+            description=route.documentation.text or route.documentation.summary,
             operation_id=operation.id,
             responses={operation.status: {"model": operation.model or route.result_model}},
         )
@@ -214,7 +227,12 @@ class _Route:
     def _field(self, name: str, hint: Any, *, required: bool, description: str | None) -> tuple[Any, Any]:
         in_query = not self._has_body or name in self._operation.in_query
         kind = field_type(hint, in_query=in_query)
-        return Annotated[kind, Field(description=description)], ... if required else None
+        limits = limits_of(self._operation.call, name)
+        if "enum" in limits and not in_query and type(None) in get_args(kind):
+            limits["enum"].append(None)
+        text = description or _TEXTS.get(name) or f"The {name.replace('_', ' ')}."
+        described = Field(description=text, json_schema_extra=limits)
+        return Annotated[kind, described], ... if required else None
 
     def endpoint(self) -> Callable[..., Any]:
         """Return the endpoint, with the signature that FastAPI reads."""
@@ -228,7 +246,8 @@ class _Route:
             inspect.Parameter("caller", named, annotation=_CALLERS[self._operation.role]),
         ]
         for name in self._operation.path_names:
-            described = Path(description=self.documentation.arguments.get(name))
+            text = self.documentation.arguments.get(name) or _TEXTS.get(name)
+            described = Path(description=text or f"The {name.replace('_', ' ')}.")
             parameters.append(inspect.Parameter(name, named, annotation=Annotated[str, described]))
         if self._query is not None:
             parameters.append(inspect.Parameter("query", named, annotation=Annotated[self._query, Query()]))
@@ -325,7 +344,8 @@ class _Route:
             headers["ETag"] = etag_of(version)
             if operation.method == "GET" and is_unchanged(if_none_match, version):
                 return Response(status_code=304, headers=headers)
-        headers |= next_link(request, cursor)
+        if operation.method == "GET":
+            headers |= next_link(request, cursor)
         return json_response(content, operation.status, headers=headers)
 
 
@@ -371,6 +391,8 @@ async def _call(operation: Operation, memory: Memory, values: Values) -> Any:
         if isinstance(error.__cause__, Conflict):  # the client's own condition, see the routes of compactions
             raise error.__cause__ from None
         raise
+    except ConfigError as error:
+        raise Problem(409, error.code, str(error)) from None
     except InvalidInput as error:
         raise _with_field_names(error, operation.renames) from None
 

@@ -34,7 +34,7 @@ _DETAILS = ("existing_id", "entry_id", "current_version", "quota", "position", "
 
 
 class FieldError(BaseModel):
-    """What is wrong with one field of a request."""
+    """The error of one field of a request."""
 
     field: str
     message: str

@@ -177,7 +177,7 @@ class EnrichmentView(BaseModel):
 
 
 class Deleted(BaseModel):
-    """What was deleted, and what was made of it and stays."""
+    """A deleted record. `kept` names entries that were made of it and stay."""
 
     deleted: Literal[True]
     id: str

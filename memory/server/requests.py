@@ -1,4 +1,4 @@
-"""What requests have in common: ids, conditions, pages and preferences."""
+"""Common parts of requests: ids, conditions, pages and preferences."""
 
 from __future__ import annotations
 

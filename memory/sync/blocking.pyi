@@ -536,6 +536,7 @@ class BlockingCommands:
         agent: str | None = ...,
         profile: Profile | None = ...,
         advisor: Advisor | Callable[[Prompt], Any] | None = ...,
+        request_id: str | None = ...,
     ) -> list[Result]: ...
     def schema(self, format: ToolFormat = ...) -> dict[str, Any]: ...
 

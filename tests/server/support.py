@@ -56,10 +56,10 @@ class Client:
         """A new entry of Ada, unless another scope is named."""
         return await self.call("POST", ENTRIES, 201, json={"scope": "user:ada", "content": content, **given})
 
-    async def titles(self, **query: Any) -> list[str | None]:
+    async def titles(self, **query: Any) -> list[str]:
         """The titles of a list or a search."""
         found = await self.call("GET", ENTRIES, params=query)
-        return [one["title"] for one in found["entries"]]
+        return [str(one["title"]) for one in found["entries"]]
 
     async def refused(self, method: str, path: str, status: int = 400, **given: Any) -> tuple[str, str]:
         """The first field of a refusal, and what is wrong with it."""

@@ -69,9 +69,10 @@ async def test_a_good_token_says_who_its_holder_is(name: str) -> None:
     claims = await verifier().verify(token(name))
     assert (claims.subject, claims.tenant, claims.role, claims.scopes) == ("ada", "acme", "reader", None)
     scoped = await verifier().verify(
-        token(name, role="admin", memory_scopes=["user:ada", "path:teams/red/**"])
+        token(name, role="writer", memory_scopes=["user:ada", "path:teams/red/**"])
     )
-    assert scoped.role == "admin"
+    assert scoped.role == "writer"
+    assert (await verifier().verify(token(name, role="admin"))).role == "admin"
     assert [one.text for one in scoped.scopes or ()] == ["user:ada", "path:teams/red/**"]
 
 
@@ -140,6 +141,7 @@ WEAK: dict[str, Callable[[], str]] = {
     "scopes are text": lambda: token(memory_scopes="user:ada"),
     "no scopes at all": lambda: token(memory_scopes=[]),
     "wrong scopes": lambda: token(memory_scopes=["user:ada", "nonsense"]),
+    "scopes of an admin": lambda: token(role="admin", memory_scopes=["user:ada"]),
     "scopes of another type": lambda: token(memory_scopes=[1]),
     "subject is a number": lambda: token(sub=""),
     "long subject": lambda: token(sub="x" * 1000),

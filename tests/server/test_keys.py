@@ -80,6 +80,8 @@ async def test_bad_arguments_create_nothing(memory: Memory) -> None:
         ("acme", "root", [], None),
         ("acme", "reader", ["nonsense"], None),
         ("acme", "reader", [], timedelta()),
+        ("acme", "admin", ["user:ada"], None),
+        ("acme", "operator", ["user:ada"], None),
     ):
         with pytest.raises(InvalidInput):
             await keys.create(tenant, role, scopes=scopes, expires_in=expires)  # type: ignore[arg-type]
@@ -222,25 +224,23 @@ async def test_admins_manage_the_keys_of_their_tenant(server: KeyServer) -> None
 
 
 async def test_nobody_gives_more_rights_than_it_has(server: KeyServer) -> None:
-    admin, scoped = await server.key("acme", "admin"), await server.key("acme", "admin", "user:ada")
+    admin = await server.key("acme", "admin")
     operator = await server.key("ops", "operator")
     for key, body, status in (
         (admin, {"role": "operator"}, 403),
         (admin, {"role": "reader", "tenant": "other"}, 404),
-        (scoped, {"role": "reader"}, 403),
         (operator, {"role": "operator", "tenant": "other"}, 201),
         (operator, {"role": "reader", "tenant": RESERVED_TENANT}, 400),
         (operator, {"role": "reader", "tenant": "~memory"}, 400),
         (admin, {"role": "reader", "scope": "user:ada"}, 400),
         (admin, {"role": "reader", "scopes": ["nonsense"]}, 400),
         (admin, {"role": "root"}, 400),
+        (admin, {"role": "admin", "scopes": ["user:ada"]}, 400),
         (admin, {"role": "reader", "expires": "soon"}, 400),
         (admin, {"role": "reader", "expires": "0s"}, 400),
     ):
         answer = await server.call(key, "POST", KEYS, json=body)
         assert answer.status_code == status, (body, answer.text)
-    assert (await server.call(scoped, "GET", KEYS)).status_code == 403
-    assert (await server.call(scoped, "GET", "/v1/admin/audit")).status_code == 403
     tenants = {one["tenant"] for one in (await server.call(operator, "GET", KEYS)).json()["keys"]}
     assert tenants == {"acme", "ops", "other"}
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from starlette.types import Message
 from memory import Forbidden, Memory, Scope
 from tests.server.callers import BASE, KeyServer, key_server
 from tests.server.support import client_of
+from tests.server.test_running import serving
 
 MODES = ["2026-07-28", "legacy"]
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -294,3 +298,43 @@ async def test_a_view_changes_the_channel_of_its_origin_and_not_the_actor(memory
             view.restrict(origin=other)
     with pytest.raises(Forbidden, match="origin"):
         view.restrict(origin="mcp:one").restrict(origin="key:one")
+
+
+async def add_under_kills(url: str, texts: list[str]) -> list[str]:
+    """Add observations until the server dies, and return what it acknowledged."""
+    stored: list[str] = []
+    with contextlib.suppress(Exception):
+        async with Client(f"{url}/mcp", mode="2026-07-28") as caller:
+            for text in texts:
+                contents = {"entityName": "Ada", "contents": [text]}
+                result = await caller.call_tool("add_observations", {"observations": [contents]})
+                stored += [] if result.is_error else [text]
+    return stored
+
+
+@pytest.mark.nightly
+@pytest.mark.backend("sqlite")
+async def test_a_killed_server_keeps_every_observation_that_it_acknowledged(tmp_path: Path) -> None:
+    entity = {"name": "Ada", "entityType": "person", "observations": []}
+    stored: list[str] = []
+    for turn in range(3):
+        with serving(tmp_path, MEMORY__SERVER__MCP_PROFILE="reference") as server:
+            async with Client(f"{server.url}/mcp", mode="legacy") as caller:
+                await caller.call_tool("create_entities", {"entities": [entity]})
+            clients = [
+                asyncio.create_task(
+                    add_under_kills(server.url, [f"{turn}.{one}.{text}" for text in range(1000)])
+                )
+                for one in range(4)
+            ]
+            await asyncio.sleep(2)
+            server.end(signal.SIGKILL)
+            for found in await asyncio.wait_for(asyncio.gather(*clients), 60):
+                stored += found
+    with serving(tmp_path, MEMORY__SERVER__MCP_PROFILE="reference") as server:
+        async with Client(f"{server.url}/mcp") as caller:
+            graph = (await caller.call_tool("read_graph", {})).structured_content
+    (ada,) = graph["entities"]
+    assert stored
+    assert set(stored) <= set(ada["observations"])
+    assert len(set(ada["observations"])) == len(ada["observations"])

@@ -122,7 +122,7 @@ async def test_limits_are_fifty_by_default_and_at_most_a_thousand(client: Client
 
 @pytest.mark.behaviour("D55", "D56", "D58", "D60", "D61", "D62", "D63", "D64", "D67")
 async def test_a_question_is_plain_text_and_finds_by_words(client: Client) -> None:
-    async def found(q: str) -> list[str | None]:
+    async def found(q: str) -> list[str]:
         return await client.titles(q=q, mode="lexical")
 
     cafe = await client.write("we deployed it", title="Café")
@@ -264,10 +264,9 @@ async def test_a_scratchpad_is_appended_to_read_and_cleared(client: Client) -> N
     assert (await client.call("GET", pad)) == full
     assert await client.call("DELETE", pad) == {"cleared": True}
     assert (await client.call("GET", pad))["content"] == ""
-    for name in ("a.b", "..", "a%5Cb", "x" * 65, "a b"):
+    for name in ("a.b", "..", "a%5Cb", "x" * 65, "a b", "..%2F..%2Fetc"):
         answer = await client.answer("GET", f"/v1/memory/scratchpads/{name}")
         assert answer.status_code in (400, 404), name
-    await client.call("GET", "/v1/memory/scratchpads/..%2F..%2Fetc", 404)
 
 
 @pytest.mark.behaviour("D6", "D18", "D19")

@@ -460,7 +460,7 @@ async def test_fifty_clients_append_to_one_session(tmp_path: Path) -> None:
 
         async def work(number: int) -> None:
             client = api.client()
-            for at in range(4):
+            for at in range(3):
                 body = {"messages": [{"role": "user", "content": f"{number} {at}"}], "user": f"u{number}"}
                 headers = {"Idempotency-Key": f"{number}-{at}"}
                 for _ in range(2):  # as a client that missed the first response
@@ -471,6 +471,6 @@ async def test_fifty_clients_append_to_one_session(tmp_path: Path) -> None:
         await asyncio.gather(*(work(number) for number in range(50)))
         page = await api.client().call("GET", "/v1/sessions/shared/messages?limit=1000")
     said = [tuple(map(int, item["message"]["content"].split())) for item in page["items"]]
-    assert len(said) == len(set(said)) == 200
+    assert len(said) == len(set(said)) == 150
     for number in range(50):
-        assert [at for one, at in said if one == number] == list(range(4))
+        assert [at for one, at in said if one == number] == list(range(3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import cast
@@ -63,6 +63,12 @@ class MemoryCommandContext:
     enriched: WriteOptions
     """The enrichment of added entries, if it is set."""
     advisor: Advisor | None
+    request_id: str | None = None
+
+    def for_command(self, number: int) -> MemoryCommandContext:
+        if self.request_id is None:
+            return self
+        return replace(self, request_id=f"{self.request_id}/{number}")
 
     @property
     def now(self) -> datetime:
@@ -269,6 +275,7 @@ class MemoryCommandContext:
             "conversation_id": self.conversation,
             "supersedes": supersedes,
             "artifact_id": artifact,
+            "request_id": self.request_id,
             **self.enriched,
         }
         unasked = []
@@ -311,20 +318,21 @@ class MemoryCommandContext:
         return lines
 
     async def link(self, source_id: str, label: str, target_id: str) -> None:
-        await Relations(self.access).relate(source_id, label, target_id)
+        await Relations(self.access).relate(source_id, label, target_id, request_id=self.request_id)
 
     async def invalidate(self, entry_id: str) -> bool:
-        return await self.access.invalidate(entry_id, None, None, None, None)
+        return await self.access.invalidate(entry_id, None, None, None, self.request_id)
 
     async def write(self, text: str, *, shared: bool) -> int:
-        return await Scratchpads(self.access).append(text, self._whose(shared))
+        pads = Scratchpads(self.access)
+        return await pads.append(text, self._whose(shared), request_id=self.request_id)
 
     async def scratchpad(self, *, shared: bool) -> asked_by.ScratchpadContent:
         found = await Scratchpads(self.access).read(self._whose(shared))
         return asked_by.ScratchpadContent(found.content, found.exists)
 
     async def clear(self, *, shared: bool) -> bool:
-        return await Scratchpads(self.access).clear(self._whose(shared))
+        return await Scratchpads(self.access).clear(self._whose(shared), request_id=self.request_id)
 
     # -- shared ------------------------------------------------------------------------
 

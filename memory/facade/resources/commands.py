@@ -17,12 +17,14 @@ from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.resources.command_context import MemoryCommandContext
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.build import as_advisor
+from memory.facade.runtime.request_ids import check_request_id
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import preferences
 from memory.facade.write_options import WriteOptions
 from memory.ports.advisor import Advisor, Prompt
 
 TENANT = "tenant"
+MOST_BYTES_OF_ID = 200
 
 
 class Profile(TypedDict, total=False):
@@ -71,6 +73,7 @@ class Commands:
         agent: str | None = None,
         profile: Profile | None = None,
         advisor: Advisor | Callable[[Prompt], Any] | None = None,
+        request_id: str | None = None,
     ) -> list[Result]:
         """Run the commands of a text in order, and return one result for each.
 
@@ -93,6 +96,9 @@ class Commands:
             advisor: Used by searches in place of the memory's own advisor, which
                 enriches added entries. If `scope` is not among `reads`, no advisor is
                 asked which older entries an added one replaces.
+            request_id: Your id for this text, 1 to 200 bytes. A repeat with the same id
+                within 24 hours changes nothing twice. Its answers say what is stored
+                now, so a command may be told that its change was made already.
         """
         self._access.check_process()
         if not isinstance(text, str):
@@ -115,6 +121,7 @@ class Commands:
             flag("profile.search_expand", wanted.get("search_expand", False)),
             _enrichment_options(wanted),
             None if advisor is None else as_advisor(advisor),
+            _request_id(request_id),
         )
         return await answer(reach, text)
 
@@ -142,6 +149,16 @@ def _enrichment_options(profile: Profile) -> WriteOptions:
         if of in profile:
             wanted[of] = flag(f"profile.{of}", profile[of])
     return wanted
+
+
+def _request_id(given: object) -> str | None:
+    """Check a request id, which the numbers of commands are added to."""
+    checked = check_request_id(given)
+    if checked is not None and len(checked.encode()) > MOST_BYTES_OF_ID:
+        raise InvalidInput(
+            "request_id", f"exceeds {MOST_BYTES_OF_ID} bytes. Pass a shorter id, such as str(uuid.uuid4())"
+        )
+    return checked
 
 
 def _profile(given: Profile | None) -> Profile:

@@ -251,11 +251,11 @@ class KnowledgeGraph:
                 drafts[name], by_name[name] = draft, item
         created, left = set[str](), drafts
         for attempt in range(ATTEMPTS):
-            active = await self._active(kind, left)
+            numbers = await self._numbers(kind, left)
+            active = await self._active(kind, left)  # after the numbers: it sees whichever came meanwhile
             left = {name: draft for name, draft in left.items() if name not in active}
             if not left:
                 break
-            numbers = await self._numbers(kind, left)
             keyed = [
                 {
                     **draft,

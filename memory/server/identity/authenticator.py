@@ -61,7 +61,7 @@ class KeyAuthenticator:
         self, tenant: str, role: Role, key_id: str, scopes: tuple[Scope | Subtree, ...] | None
     ) -> Caller:
         acts: Literal["reader", "writer"] | None = "reader" if role == "reader" else "writer"
-        if role == "operator" and scopes is None:
+        if role == "operator":
             acts = None  # no restriction: operators reach stores and tenants
         view = self._memory.for_tenant(tenant).restrict(scopes, role=acts, origin=f"key:{key_id}")
         default = self._default_scope

@@ -19,6 +19,7 @@ from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import Scope, Subtree, is_subtree_text
 from memory.facade.config.identity import JwtSettings
 from memory.server.callers import Role, Unauthenticated
+from memory.server.identity.key_store import ADMINISTRATORS
 from memory.server.identity.reserved import check_tenant
 from memory.server.problems import Problem
 
@@ -126,6 +127,8 @@ class TokenVerifier:
             raise InvalidInput(settings.scopes_claim, "is missing")
         if named is not None and (not isinstance(named, list) or not named):
             raise InvalidInput(settings.scopes_claim, "must be a list with at least one scope")
+        if named is not None and role in ADMINISTRATORS:
+            raise InvalidInput(settings.scopes_claim, f"does not go with the role '{role}'")
         scopes = None if named is None else tuple(_scope(one) for one in named)
         return TokenClaims(subject, check_tenant(claims.get(settings.tenant_claim)), role, scopes)
 

@@ -25,6 +25,8 @@ from memory.server.identity.reserved import RESERVED_TENANT, check_tenant
 
 KEYS: Final = Scope.path("keys")
 """The scope of the key documents."""
+ADMINISTRATORS: Final = ("admin", "operator")
+"""The roles of keys that cannot have scopes."""
 FRESH_FOR: Final = 1.0
 """Seconds for which a read key is used without another read."""
 OVERLAP: Final = timedelta(days=1)
@@ -123,7 +125,8 @@ class KeyStore:
         Args:
             tenant: The tenant that the key belongs to.
             role: What the key may do.
-            scopes: The scopes and subtrees that it sees; the whole tenant by default.
+            scopes: The scopes and subtrees that a reader or a writer sees; the whole
+                tenant by default.
             name: A name for people.
             expires_in: How long it is valid; for ever by default.
             key_id: The id; a new one by default.
@@ -137,6 +140,8 @@ class KeyStore:
             raise InvalidInput(
                 "expires", "must be longer than no time. Leave it out for a key without an end"
             )
+        if scopes and role in ADMINISTRATORS:
+            raise InvalidInput("scopes", f"do not go with the role '{role}', which is about the whole tenant")
         text = new_key_text(key_id or new_key_id())
         key = ApiKey(
             text.key_id,

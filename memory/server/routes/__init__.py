@@ -16,6 +16,7 @@ from memory.server.routes import (
     health,
     keys,
     listing,
+    lookups,
     promotion,
     relations,
     scopes,
@@ -28,6 +29,7 @@ from memory.server.routes import (
 ROUTERS = (
     health.router,
     listing.router,
+    lookups.router,
     entries.router,
     relations.router,
     artifacts.router,

@@ -107,7 +107,9 @@ async def read_artifact(
     range: Annotated[  # noqa: A002 - the header's name
         str | None, Header(alias="Range", description="One range of bytes, as bytes=0-99.")
     ] = None,
-    if_range: Annotated[str | None, Header(alias="If-Range")] = None,
+    if_range: Annotated[
+        str | None, Header(alias="If-Range", description="The ETag of the parts before.")
+    ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Return the bytes of a file, or a range of them, as an attachment."""

@@ -39,7 +39,7 @@ async def is_alive() -> Response:
 
 @router.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})
 async def is_ready(request: Request) -> Response:
-    """Answer 503 while a store is away. Operators are told which."""
+    """Answer 503 while a store is away. Only operators learn which."""
     away = await request.app.state.readiness.away()
     caller: Caller | None = request.scope.get("caller")
     named = away if caller is not None and caller.may("operator") else []

@@ -29,7 +29,7 @@ class NewKey(RequestBody):
     role: Role = Field(description="What the key may do.", examples=["writer"])
     scopes: list[str] = Field(
         default=[],
-        description="The scopes and subtrees that the key sees. Without any, it sees the whole tenant.",
+        description="What a reader or writer sees. Without any, it sees the whole tenant.",
         examples=[["user:ada", "path:teams/red/**"]],
         max_length=100,
     )
@@ -142,19 +142,12 @@ def _keys(request: Request) -> KeyStore:
     return keys
 
 
-def require_whole_tenant(caller: Caller) -> None:
-    """Raise 403 for a key with scopes, in a call about the whole tenant."""
-    if caller.scopes is not None:
-        raise Problem(403, "forbidden", "this call is about the whole tenant, and this key has some scopes")
-
-
 def _tenant_of(caller: Caller, tenant: str | None) -> str | None:
     """Return the tenant that a call is about; None for all.
 
     Raises:
         Problem: 404, because the caller does not administer it.
     """
-    require_whole_tenant(caller)
     if caller.may("operator"):
         return None if tenant is None else check_tenant(tenant)
     if tenant not in (None, caller.tenant):
@@ -169,7 +162,6 @@ def _may_manage(caller: Caller, key: ApiKey) -> bool:
 
 
 async def _managed(request: Request, caller: Caller, key_id: str) -> None:
-    require_whole_tenant(caller)
     found = await _keys(request).get(key_id)
     if found is None or found.revoked_at is not None or not _may_manage(caller, found):
         raise not_found("key", key_id)

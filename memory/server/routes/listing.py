@@ -73,7 +73,7 @@ async def list_entries(
     mode: Annotated[str | None, Query(description="hybrid, lexical or semantic.")] = None,
     intent: Switch = None,
     decay: Annotated[str | None, Query(description="on, off, or days: older entries count less.")] = None,
-    decay_half_life_days: Annotated[float | None, Query()] = None,
+    decay_half_life_days: Annotated[float | None, Query(description="With decay=on.")] = None,
     decay_floor: Annotated[float | None, Query(description="Between 0 and 1.")] = None,
     min_relevance: Annotated[float | None, Query(description="From 0 to 1.")] = None,
     expand: Annotated[str | None, Query(description="Search other wordings of this model too.")] = None,

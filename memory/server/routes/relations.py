@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -55,10 +56,9 @@ async def list_relations(
     ends = {}
     for name, text in (("source_id", source_id), ("target_id", target_id)):
         if text is not None:
-            try:
+            ends[name] = text
+            with suppress(Problem):  # no relation leads to what nothing has as its id
                 ends[name] = await full_id(caller, text)
-            except Problem:  # nothing has this id, and so no relation leads there
-                return json_response({"relations": []})
     with named_here(**{"relation filter": "relation"}):
         found = await caller.memory.relations.find(
             **ends,

@@ -41,15 +41,16 @@ async def test_clients_that_add_at_once_lose_no_observation(memory: Memory, grap
     assert len(ada["observations"]) == len(expected)  # each once, "shared" too
 
 
-async def test_clients_that_create_one_entity_at_once_make_one(memory: Memory, graph: KnowledgeGraph) -> None:
-    made = await asyncio.gather(
-        *(
-            KnowledgeGraph(memory, ADA).create_entities([entity("Ada", "p", str(client))])
-            for client in range(8)
-        )
-    )
-    assert await names(graph) == ["Ada"]
-    assert sum(map(len, made)) == 1
+async def test_clients_that_create_one_entity_at_once_make_one(memory: Memory) -> None:
+    async def create(client: int, scope: Scope) -> int:
+        await asyncio.sleep(client / 500)  # so that some read between the reads of others
+        created = await KnowledgeGraph(memory, scope).create_entities([entity("Ada", "p", str(client))])
+        return len(created)
+
+    for number in range(5):
+        scope = Scope.user(f"user {number}")
+        assert sum(await asyncio.gather(*(create(client, scope) for client in range(8)))) == 1
+        assert await names(KnowledgeGraph(memory, scope)) == ["Ada"]
 
 
 async def test_clients_that_create_and_delete_at_once_leave_one_or_none(

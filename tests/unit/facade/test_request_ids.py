@@ -50,7 +50,6 @@ WITHOUT = {
     "Memory.close": "ends the use of a memory",
     "Memory.maintain": "does work that is due, and again only what is due then",
     "short_ids.of": "an entry keeps its short id",
-    "commands.run": "runs the text of a model; no command deletes, and each answer says what was done",
     "admin.backup": "writes a file that must not exist",
     "admin.embed_messages": "adds what is missing",
     "admin.erase": "shall erase what exists when it ends, also what was written since",

@@ -1,0 +1,231 @@
+"""Documents and scopes over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.server.api import Api, Client, open_api
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with open_api() as opened:
+        yield opened
+
+
+@pytest.fixture
+def ada(api: Api) -> Client:
+    return api.client()
+
+
+def item(key: str = "settings", scope: str = "user:ada", path: str = "item") -> str:
+    return f"/v1/documents/{path}?{urlencode({'scope': scope, 'key': key})}"
+
+
+async def put(client: Client, key: str, value: Any, scope: str = "user:ada", **more: Any) -> Any:
+    return await client.call("PUT", item(key, scope), {"value": value, **more})
+
+
+@pytest.mark.parametrize("key", ["settings", "..", ".", "a/b", "%2F", "ä ?&#", "x" * 512])
+async def test_a_document_is_stored_under_any_key(ada: Client, key: str) -> None:
+    value = {"theme": "dark", "n": [1, 2.5, None, True]}
+    made = await put(ada, key, value, metadata={"by": "ada"}, expires_in="2h")
+    read = await ada.send("GET", item(key))
+    assert read.headers["etag"] == f'"{made["version"]}"'
+    shown = read.json()
+    assert (shown["value"], shown["metadata"], shown["form"]) == (value, {"by": "ada"}, "json")
+    assert shown["expires_at"] is not None
+    assert (
+        await ada.send("GET", item(key), headers={"If-None-Match": read.headers["etag"]})
+    ).status_code == 304
+    assert await ada.call("DELETE", item(key)) == {"deleted": True}
+    await ada.problem(404, "GET", item(key))
+    await ada.problem(404, "DELETE", item(key))
+
+
+async def test_a_document_is_replaced_only_in_the_version_that_was_read(ada: Client) -> None:
+    absent = {"If-None-Match": "*"}
+    first = await ada.call("PUT", item(), {"value": 1}, headers=absent)
+    await ada.problem(412, "PUT", item(), {"value": 2}, headers=absent)
+    await ada.problem(409, "PUT", item(), {"value": 2, "if_exists": "error"})
+    second = await ada.call("PUT", item(), {"value": 2}, headers={"If-Match": f'"{first["version"]}"'})
+    stale = {"If-Match": f'"{first["version"]}"'}
+    assert (await ada.problem(412, "PUT", item(), {"value": 3}, headers=stale))["current_version"] == second[
+        "version"
+    ]
+    await ada.problem(412, "DELETE", item(), headers=stale)
+    await ada.problem(400, "DELETE", item(), headers={"If-Match": "no etag"})
+    assert (await ada.call("GET", item()))["value"] == 2
+    await ada.call("DELETE", item(), headers={"If-Match": f'"{second["version"]}"'})
+
+
+async def test_bytes_come_back_as_base64_and_raw(ada: Client) -> None:
+    data = bytes(range(256))
+    body = {"value_base64": base64.b64encode(data).decode()}
+    made = await ada.call("PUT", item(), body)
+    assert (made["form"], made["size"]) == ("bytes", 256)
+    assert base64.b64decode((await ada.call("GET", item()))["value"]) == data
+    raw = await ada.send("GET", item(path="raw"))
+    assert raw.content == data
+    assert raw.headers["content-type"] == "application/octet-stream"
+    assert raw.headers["content-disposition"] == "attachment"
+    assert raw.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in raw.headers["content-security-policy"]
+    await put(ada, "page", "<script>alert(1)</script>")
+    page = await ada.send("GET", item("page", path="raw"))
+    assert page.json() == "<script>alert(1)</script>"
+    assert page.headers["content-disposition"] == "attachment"
+    await ada.problem(404, "GET", item("none", path="raw"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "field"),
+    [
+        ("PUT", item(), {}, "value"),
+        ("PUT", item(), {"value": 1, "value_base64": "AA=="}, "value"),
+        ("PUT", item(), {"value_base64": "?"}, "value_base64"),
+        ("PUT", item(), {"value": 1, "expires": "2h"}, "expires"),
+        ("PUT", item(), {"value": 1, "expires_in": "soon"}, "expires_in"),
+        ("PUT", item(), {"value": 1, "refresh_on_read": True}, "refresh_on_read"),
+        ("PUT", item(scope="wizard:ada"), {"value": 1}, "scope kind"),
+        ("PUT", "/v1/documents/item?scope=user:ada", {"value": 1}, "key"),
+        ("GET", "/v1/documents/item?key=a", None, "scope"),
+        ("GET", "/v1/documents", None, "scope"),
+        ("GET", "/v1/documents?scope=user:ada&filter=x", None, "filter"),
+        ("GET", "/v1/documents?scope=user:ada&prefx=x", None, "prefx"),
+        ("POST", "/v1/documents/get", {"scope": "user:ada"}, "keys"),
+        ("POST", "/v1/documents/delete", {"scope": "user:ada", "filter": {}}, "filter"),
+        ("POST", "/v1/documents/apply", {"changes": [{"op": "put", "scope": "user:ada", "key": "a"}]},
+         "changes[0].value"),
+        ("POST", "/v1/documents/apply",
+         {"changes": [{"op": "delete", "scope": "user:ada", "key": "a", "value": 1}]}, "changes[0].value"),
+    ],
+)  # fmt: skip
+async def test_bad_input_is_refused_by_field(
+    ada: Client, method: str, path: str, body: Any, field: str
+) -> None:
+    document = await ada.problem(400, method, path, body)
+    assert field in [one["field"] for one in document["errors"]]
+    assert (await ada.call("GET", "/v1/documents?scope=user:ada"))["documents"] == []
+
+
+async def test_documents_are_listed_found_and_deleted(ada: Client) -> None:
+    for number in range(5):
+        await put(ada, f"step:{number}", {"n": number})
+    await put(ada, "step:1", {"n": 1}, scope="user:bob")
+    keys, path = [], "/v1/documents?scope=user:ada&prefix=step:&limit=2&values=true&reverse=true"
+    while path:
+        response = await ada.send("GET", path)
+        keys.append([one["key"] for one in response.json()["documents"]])
+        path = response.links["next"]["url"] if "next" in response.links else ""
+    assert keys == [["step:4", "step:3"], ["step:2", "step:1"], ["step:0"]]
+    wanted = urlencode({"scope": "user:ada", "filter": '{"value.n": {"$gt": 2}}'})
+    assert [one["key"] for one in (await ada.call("GET", f"/v1/documents?{wanted}"))["documents"]] == [
+        "step:3",
+        "step:4",
+    ]
+    body = {"scope": "user:ada", "keys": ["step:4", "none", "step:0"]}
+    found = (await ada.call("POST", "/v1/documents/get", body))["documents"]
+    assert [one and one["value"] for one in found] == [{"n": 4}, None, {"n": 0}]
+    some = {"scope": "user:ada", "filter": {"value.n": {"$gt": 2}}}
+    assert await ada.call("POST", "/v1/documents/delete", some) == {"deleted": 2}
+    assert await ada.call("POST", "/v1/documents/delete", {"scope": "user:ada"}) == {"deleted": 3}
+
+
+async def test_documents_of_one_key_are_found_below_a_path(ada: Client) -> None:
+    for thread in ("a", "b", "b/c"):
+        await put(ada, "state", {"of": thread}, scope=f"path:threads/{thread}/")
+    path = item("state", "path:threads/**", "find") + "&values=true"
+    found = (await ada.call("GET", path))["documents"]
+    assert sorted(one["value"]["of"] for one in found) == ["a", "b", "b/c"]
+
+
+async def test_changes_are_made_together_and_a_repeat_makes_them_once(ada: Client) -> None:
+    seen = await put(ada, "latest", "step:1")
+    await put(ada, "step:1", {"n": 1})
+    changes = [
+        {"op": "put", "scope": "user:ada", "key": "step:2", "value": {"n": 2}, "expected_version": "ABSENT"},
+        {
+            "op": "put",
+            "scope": "user:ada",
+            "key": "latest",
+            "value": "step:2",
+            "expected_version": seen["version"],
+        },
+        {"op": "delete", "scope": "user:ada", "key": "step:1"},
+    ]
+    headers = {"Idempotency-Key": "move"}
+    made = [
+        await ada.call("POST", "/v1/documents/apply", {"changes": changes}, headers=headers) for _ in range(3)
+    ]
+    assert made[0] == made[1] == made[2]
+    assert made[0]["documents"][2] is None
+    await ada.problem(409, "POST", "/v1/documents/apply", {"changes": changes})
+    assert (await ada.call("GET", item("latest")))["value"] == "step:2"
+    several = {"changes": [{**one, "scope": f"user:{n}"} for n, one in enumerate(changes[2:] * 2)]}
+    await ada.problem(400, "POST", "/v1/documents/apply", several)
+    await ada.call("POST", "/v1/documents/apply", {**several, "atomic": False})
+
+
+async def test_a_counter_of_fifty_clients_counts_all(api: Api, ada: Client) -> None:
+    await put(ada, "counter", 0)
+
+    async def add() -> None:
+        client = api.client()
+        while True:
+            seen = await client.send("GET", item("counter"))
+            response = await client.send(
+                "PUT",
+                item("counter"),
+                {"value": seen.json()["value"] + 1},
+                headers={"If-Match": seen.headers["etag"]},
+            )
+            if response.status_code == 200:
+                return
+            assert response.status_code == 412, response.text
+
+    await asyncio.gather(*(add() for _ in range(50)))
+    assert (await ada.call("GET", item("counter")))["value"] == 50
+
+
+async def test_roles_tenants_and_scopes_are_kept_apart(api: Api, ada: Client) -> None:
+    await put(ada, "settings", 1)
+    await put(ada, "settings", 2, scope="user:bob")
+    reader = api.client("reader")
+    assert (await reader.call("GET", item()))["value"] == 1
+    await reader.problem(403, "PUT", item(), {"value": 3})
+    await reader.problem(403, "DELETE", item())
+    await reader.problem(403, "POST", "/v1/documents/apply", {"changes": []})
+    other = api.client("operator", "globex")
+    await other.problem(404, "GET", item())
+    assert (await other.call("GET", "/v1/scopes"))["scopes"] == []
+    only_ada = api.client("writer", "acme", "user:ada")
+    assert (await only_ada.call("GET", item()))["value"] == 1
+    known = await only_ada.problem(403, "GET", item(scope="user:bob"))
+    unknown = await only_ada.problem(403, "GET", item(scope="user:eve"))
+    assert known["detail"].replace("bob", "eve") == unknown["detail"]
+    listed = (await only_ada.call("GET", "/v1/scopes"))["scopes"]
+    assert [one["scope"] for one in listed] == ["user:ada"]
+
+
+async def test_scopes_are_listed_by_page(ada: Client) -> None:
+    for name in ("user:ada", "path:teams/red/a/", "path:teams/red/b/", "path:teams/blue/"):
+        await put(ada, "k", 1, scope=name)
+    pages, path = [], "/v1/scopes?limit=3"
+    while path:
+        response = await ada.send("GET", path)
+        pages.append([one["scope"] for one in response.json()["scopes"]])
+        path = response.links["next"]["url"] if "next" in response.links else ""
+    assert pages == [["path:teams/blue/", "path:teams/red/a/", "path:teams/red/b/"], ["user:ada"]]
+    grouped = await ada.call("GET", "/v1/scopes?prefix=path:teams/&max_depth=2")
+    assert [(one["scope"], one["documents"]) for one in grouped["scopes"]] == [
+        ("path:teams/blue/", 1),
+        ("path:teams/red/", 2),
+    ]
+    await ada.problem(400, "GET", "/v1/scopes?kind=wizard")

@@ -1,0 +1,94 @@
+"""Promotion and compaction of entries over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.server.api import Api, Client, open_api
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    async with open_api() as opened:
+        yield opened
+
+
+@pytest.fixture
+def ada(api: Api) -> Client:
+    return api.client()
+
+
+async def test_an_entry_is_promoted_once(api: Api, ada: Client) -> None:
+    entry = await api.memory.write("Ada likes tea", scope="session:trip", tags=["drink"])
+    path = f"/v1/memory/entries/{entry.id}/promote"
+    body = {"to": "user:ada", "metadata": {"from": "trip"}}
+    made = [await ada.call("POST", path, body, status=201) for _ in range(2)]
+    assert made[0] == made[1]
+    assert (made[0]["content"], made[0]["tags"]) == ("Ada likes tea", ["drink"])
+    assert made[0]["promoted_from_id"] == entry.id
+    await ada.problem(409, "POST", path, {**body, "metadata": {"from": "elsewhere"}})
+    await ada.problem(400, "POST", path, {"to": "session:other"})
+    await ada.problem(400, "POST", path, {"to": "user:ada", "content": 3})
+    number = (await api.memory.short_ids.of([entry.id]))[entry.id]
+    again = await ada.call("POST", f"/v1/memory/entries/%23{number}/promote", body, status=201)
+    assert again["id"] == made[0]["id"]
+    await ada.problem(404, "POST", "/v1/memory/entries/4242/promote", body)
+    await api.client("reader").problem(403, "POST", path, body)
+    await api.client("writer", "globex").problem(404, "POST", path, body)
+
+
+async def test_entries_are_compacted_in_the_versions_that_were_read(api: Api, ada: Client) -> None:
+    entries = [await api.memory.write(text, scope="user:ada") for text in ("Ada likes tea", "and coffee")]
+    versions = {one.id: one.version for one in entries}
+    edited = await api.memory.update(entries[1].id, content="and juice")
+    body = {"entry_ids": list(versions), "content": "Ada likes tea and juice", "delete_sources": True}
+    stale = await ada.problem(409, "POST", "/v1/memory/compact", {**body, "versions": versions})
+    assert (stale["code"], stale["current_version"]) == ("version_conflict", edited.version)
+    assert all(await api.memory.get_many(list(versions)))
+    headers = {"Idempotency-Key": "c"}
+    body["versions"] = {**versions, edited.id: edited.version}
+    made = [await ada.call("POST", "/v1/memory/compact", body, status=201, headers=headers) for _ in range(2)]
+    assert made[0] == made[1]
+    assert made[0]["content"] == "Ada likes tea and juice"
+    assert await api.memory.get_many(list(versions)) == [None, None]
+    await ada.problem(400, "POST", "/v1/memory/compact", {"entry_ids": [], "content": "x"})
+    await ada.problem(400, "POST", "/v1/memory/compact", {"entry_ids": ["x"]})
+
+
+async def test_it_is_explained_why_an_entry_stays(api: Api, ada: Client) -> None:
+    entry = await api.memory.write("Ada likes tea", scope="user:ada")
+    assert await api.client("reader").call("GET", f"/v1/memory/entries/{entry.id}/why")
+    await ada.problem(404, "GET", "/v1/memory/entries/0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8/why")
+
+
+async def test_entries_are_read_by_ids_keys_and_age(api: Api, ada: Client) -> None:
+    made = [
+        await api.memory.write(f"n {number}", scope="user:ada", key=f"k{number}", metadata={"n": number})
+        for number in range(5)
+    ]
+    reader = api.client("reader")
+    ids = [made[3].id, "0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8", made[0].id]
+    found = (await reader.call("POST", "/v1/memory/entries/get", {"entry_ids": ids}))["entries"]
+    assert [one and one["content"] for one in found] == ["n 3", None, "n 0"]
+    keyed = {"scope": "user:ada", "keys": ["k1", "none"]}
+    assert [
+        one and one["id"] for one in (await reader.call("POST", "/v1/memory/entries/get", keyed))["entries"]
+    ] == [made[1].id, None]
+    asked = {"scope": "user:ada", "order": "oldest", "limit": 2, "filter": {"metadata.n": {"$gte": 1}}}
+    pages = [await reader.call("POST", "/v1/memory/retrieve", asked)]
+    while pages[-1]["cursor"] is not None:
+        pages.append(
+            await reader.call("POST", "/v1/memory/retrieve", asked | {"cursor": pages[-1]["cursor"]})
+        )
+    shown = [[one["content"] for one in page["entries"]] for page in pages]
+    assert [one for page in shown for one in page] == ["n 1", "n 2", "n 3", "n 4"]
+    await reader.problem(400, "POST", "/v1/memory/retrieve", {"scope": "user:ada", "limit": 0})
+    number = (await api.memory.short_ids.of([made[2].id]))[made[2].id]
+    items = (await reader.call("POST", "/v1/memory/short-ids/resolve", {"texts": [f"#{number}", "9999"]}))[
+        "items"
+    ]
+    assert [one and one["id"] for one in items] == [made[2].id, None]
+    foreign = await api.client("reader", "globex").call("POST", "/v1/memory/entries/get", {"entry_ids": ids})
+    assert foreign["entries"] == [None] * 3
