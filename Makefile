@@ -7,6 +7,7 @@
 #   make quick      a minute: lint what changed, types, unit tests without servers
 #   make nightly    an hour: fresh seeds, long model tests, kills, variants of stores, branch coverage, the contract from the wheel, newer Pythons
 #   make fitness    adapters of agent frameworks against the frameworks' own tests: FRAMEWORKS="langgraph_store" runs one
+#   make conformance  the MCP server against the protocol's own suite, both versions (needs npm)
 #   make check      what needs no server: lint, types, import directions, generated documents, tests
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it;
@@ -49,7 +50,7 @@ QUICK_TESTS := tests/unit/domain tests/unit/policies tests/unit/ports tests/unit
 ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick nightly fitness branches check lint format docs simulate model noticed prove bench up down image lock install install-dev clean
+.PHONY: help demo test quick nightly fitness conformance branches check lint format docs simulate model noticed prove bench up down image lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -77,7 +78,7 @@ quick: $(DEV)
 
 nightly: $(DEV)
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/simulation tests/model tests/faults tests/topologies
-	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/unit tests/contract/test_example_adapter.py tests/contract/test_installed.py -m nightly
+	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/mcp tests/unit tests/contract/test_example_adapter.py tests/contract/test_installed.py -m nightly
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth quick
 	MEMORY_REQUIRE= $(BIN)/python $(RUN_TESTS) --numprocesses 1 tests/unit -m processor
 	$(MAKE) branches
@@ -88,6 +89,9 @@ nightly: $(DEV)
 # Each framework in an environment of its own, under .fitness/.
 fitness: $(DEV)
 	$(BIN)/python -m tools.fitness $(FRAMEWORKS)
+
+conformance: $(DEV)
+	$(BIN)/python -m tests.mcp.conformance
 
 branches: $(DEV)
 	@rm -f .coverage .coverage.*

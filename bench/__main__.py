@@ -21,6 +21,7 @@ from bench import (
     injection,
     keys,
     loops,
+    mcp,
     messages,
     million,
     mongo,
@@ -70,6 +71,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "speed": speed.speed,
     "injection": injection.injections,
     "loops": loops.loops,
+    "mcp": mcp.mcp,
     "servers": servers.servers,
 }
 

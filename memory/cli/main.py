@@ -14,11 +14,15 @@ import typer
 
 from memory.cli import (
     artifacts,
+    audit,
     backups,
     blocked_sources,
     entries,
     entry_changes,
+    keys,
+    knowledge_graph,
     legal_holds,
+    mcp,
     mem,
     rules,
     scopes,
@@ -54,6 +58,8 @@ for part in (
     sessions,
     scratchpads,
     artifacts,
+    mcp,
+    knowledge_graph,
     mem,
     rules,
     legal_holds,
@@ -64,6 +70,8 @@ for part in (
     backups,
     worker,
     serve,
+    keys,
+    audit,
 ):
     part.register(app)
 

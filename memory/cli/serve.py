@@ -37,37 +37,63 @@ async def serve(
         str | None,
         typer.Option(metavar="TIME", help="How long a stop waits for running requests.", show_default="20s"),
     ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The certificate for HTTPS, with its chain.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="The key of the certificate.")] = None,
+    behind_proxy: Annotated[
+        bool | None,
+        typer.Option("--behind-proxy", help="A proxy before the server ends TLS: any address is allowed."),
+    ] = None,
 ) -> None:
     """Serve the memory over HTTP until stopped.
+
+    Without --dev, callers need a key (`memory keys create`) or a token of [server.jwt].
+    Another address than this machine's needs TLS or --behind-proxy.
 
     The API is under /v1, and its description at /openapi.json. One line with the
     address is printed once the server listens. SIGTERM or Ctrl-C stops it: running
     requests may end, for as long as --grace says.
     """
-    _require_extra()
-    from memory.domain.errors import ConfigError
+    require_extra()
     from memory.domain.scope import Scope
     from memory.server.app import create_app
     from memory.server.callers import DevAuthenticator
+    from memory.server.identity import check_tenant
+    from memory.server.identity.start import check_exposure, create_keyed_app, tls_options
     from memory.server.run import serve as run
     from memory.server.settings import with_options
 
     memory = cli.memory()
-    settings = with_options(memory.config.server, host=host, port=port, grace=grace)
-    if not dev:
-        raise ConfigError("memory serve: only --dev is there yet. Pass --dev")
+    settings = with_options(
+        memory.config.server,
+        host=host,
+        port=port,
+        grace=grace,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        behind_proxy=behind_proxy,
+    )
+    check_exposure(settings, dev=dev)
+    check_tenant(memory.tenant)
     scope = None if settings.default_scope is None else Scope.parse(settings.default_scope)
     async with memory:
-        app = create_app(memory, settings, DevAuthenticator(memory, scope), local_only=True)
+        if dev:
+            app = create_app(memory, settings, DevAuthenticator(memory, scope), local_only=True)
+        else:
+            app = await create_keyed_app(memory, settings, scope)
 
         def tell(address: str) -> None:
             sys.stdout.write(f"serving {address}\n")
             sys.stdout.flush()
 
-        await run(app, settings, tell)
+        try:
+            await run(app, settings, tell, **tls_options(settings))
+        finally:
+            await app.state.audit.close()
 
 
-def _require_extra() -> None:
+def require_extra() -> None:
     """Raise `ConfigError` unless the packages of the extra are installed."""
     from memory.domain.errors import ConfigError
 

@@ -139,9 +139,9 @@ async def import_file(
                         progress=report_progress,
                     )
                 except BadFile as bad:
-                    _spell_out("bad", bad.problems if len(bad.problems) > 1 else [])
+                    spell_out("bad", bad.problems if len(bad.problems) > 1 else [])
                     raise
-    _spell_out("left out", result.problems)
+    spell_out("left out", result.problems)
     cli.emit(result.to_dict(), lambda out: out.print(_summary(result), markup=False, soft_wrap=True))
     if result.refused_lines:
         return CONFLICT
@@ -152,7 +152,8 @@ def open_input(file: str) -> AbstractContextManager[IO[bytes]]:
     return nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")
 
 
-def _spell_out(what: str, problems: Sequence[str]) -> None:
+def spell_out(what: str, problems: Sequence[str]) -> None:
+    """Print the first problems of an import to standard error."""
     for problem in problems[:SHOWN]:
         sys.stderr.write(f"{what}: {problem}\n")
 

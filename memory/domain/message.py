@@ -11,8 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses, explain_subscripts
+from memory.domain.provenance import origin
 from memory.domain.results import ShortRepr
 
+WRITTEN_BY = "written_by"
+"""The name in the metadata of a message for the callers of a server that wrote it."""
+CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")
+"""The fields of a message that can be changed."""
 SYSTEM = "system"
 """The id of a session's system message, in every session."""
 
@@ -143,6 +148,41 @@ def source_of(message: Message) -> str | None:
         if message.role is Role.TOOL and message.name
         else None
     )
+
+
+def origins_of(message: Message) -> list[str]:
+    """Return the origins of a message: its source, and the callers of servers.
+
+    A server notes the callers that wrote the message in its metadata (`WRITTEN_BY`).
+    """
+    source = source_of(message)
+    return [origin("source", one) for one in ([] if source is None else [source]) + _writers_of(message)]
+
+
+def signed_message(message: Message, stored: Message | None, writer: str) -> Message:
+    """Return a message with its writer noted after those of the stored message.
+
+    A message that changes nothing of the stored one has no new writer.
+    """
+    writers = [] if stored is None else _writers_of(stored)
+    if stored is None or any(_unsigned(message, name) != _unsigned(stored, name) for name in CHANGEABLE):
+        writers = list(dict.fromkeys([*writers, writer]))
+    metadata = _unsigned(message, "metadata") | ({WRITTEN_BY: writers} if writers else {})
+    return message.model_copy(update={"metadata": metadata})
+
+
+def _unsigned(message: Message, name: str) -> Any:
+    value = getattr(message, name)
+    if name == "metadata":
+        return {key: one for key, one in value.items() if key != WRITTEN_BY}
+    return value
+
+
+def _writers_of(message: Message) -> list[str]:
+    noted = message.metadata.get(WRITTEN_BY)
+    if not isinstance(noted, list):
+        return []
+    return [one[: validation.MAX_SOURCE_CHARS] for one in noted if isinstance(one, str) and one.strip()]
 
 
 def text_of(part: Mapping[str, Any]) -> str:

@@ -14,6 +14,8 @@ OriginKind: TypeAlias = Literal["source", "agent", "run"]
 ORIGIN_KINDS: tuple[OriginKind, ...] = get_args(OriginKind)
 MOST_ORIGINS = 10_000
 """The largest number of origins of one entry."""
+SERVER_SOURCES = ("key:", "mcp:")
+"""Begins the sources that a server notes about its callers, such as `key:3kTMd9Xq`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -86,6 +88,19 @@ def check_origins(value: object) -> list[str]:
 def origin(kind: str, name: str) -> str:
     """Return the text of an origin: a source, an agent or a run."""
     return f"{kind}:{name}"
+
+
+def refuse_server_sources(source: object, origins: Iterable[str]) -> None:
+    """Raise `InvalidInput` if a caller's provenance claims to come from a server."""
+    for name, given in (("source", [origin("source", str(source))]), ("origins", origins)):
+        for one in given:
+            kind, claimed = parts_of(one)
+            if kind == "source" and claimed.strip().startswith(SERVER_SOURCES):
+                raise InvalidInput(
+                    name,
+                    f"{claimed[:80]!r} names a caller of a server, which only the server notes. Use a source"
+                    f" that does not begin with {' or '.join(SERVER_SOURCES)}",
+                )
 
 
 def parts_of(of: str) -> tuple[str, str]:

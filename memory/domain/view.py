@@ -25,6 +25,10 @@ class View:
     scopes: tuple[Scope | Subtree, ...] | None = None
     """The scopes of the view; None for all of the tenant's."""
     role: ViewRole = "writer"
+    origin: str | None = None
+    """The source that the view adds to whatever it writes, such as `key:3kTMd9Xq`."""
+    is_restricted: bool = True
+    """False for a view with an origin alone: it reaches stores and other tenants."""
 
     @cached_property
     def exact(self) -> frozenset[str]:
@@ -51,9 +55,13 @@ class View:
     @cached_property
     def caller(self) -> str:
         """The text that separates the request ids of this view from those of others."""
-        if self.scopes is None:
+        if self.scopes is None and self.origin is None:
             return ""
-        return sha256(json.dumps(sorted({one.text for one in self.scopes})).encode()).hexdigest()[:32]
+        named = sorted({one.text for one in self._all_scopes})
+        said: list[object] = [*named]
+        if self.origin is not None:
+            said = [self.origin, self.scopes is None, *named]
+        return sha256(json.dumps(said).encode()).hexdigest()[:32]
 
     @property
     def _all_scopes(self) -> tuple[Scope | Subtree, ...]:
@@ -92,14 +100,35 @@ class View:
         more = f" and {len(self._all_scopes) - _NAMED} more" if len(self._all_scopes) > _NAMED else ""
         return ", ".join(named) + more
 
-    def narrow(self, scopes: Sequence[Scope | Subtree] | None, role: ViewRole | None) -> View:
-        """Return a view of some of these scopes with this role; None keeps either.
+    def narrow(
+        self, scopes: Sequence[Scope | Subtree] | None, role: ViewRole | None, origin: str | None = None
+    ) -> View:
+        """Return a view of some of these scopes with this role; None keeps each.
 
         Raises:
-            Forbidden: It would have more scopes, or a reader would become a writer.
+            Forbidden: It would have more scopes, a reader would become a writer, or the
+                origin would change.
         """
+        if origin is not None and not _is_same_actor(self.origin, origin):
+            raise Forbidden("origin", "is set by the server that made this view, and cannot be replaced")
         if role == "writer" and self.role == "reader":
             raise Forbidden("role", "'writer' is more than this view has, which is restricted to 'reader'")
         self.require("scopes", scopes or ())
         kept = self.scopes if scopes is None else tuple(dict.fromkeys(scopes))
-        return replace(self, scopes=kept, role=role or self.role)
+        return replace(
+            self,
+            scopes=kept,
+            role=role or self.role,
+            origin=origin or self.origin,
+            is_restricted=self.is_restricted or scopes is not None or role is not None,
+        )
+
+
+def _is_same_actor(before: str | None, origin: str) -> bool:
+    """Return whether a view with one origin may get another one.
+
+    The key of a server may act over MCP too: `key:3kTMd9Xq` becomes `mcp:3kTMd9Xq`.
+    """
+    return before in (None, origin) or (
+        before is not None and before.startswith("key:") and origin == f"mcp:{before.removeprefix('key:')}"
+    )

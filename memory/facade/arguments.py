@@ -13,7 +13,7 @@ from memory.domain import validation
 from memory.domain.corrections import unknown_arguments, unknown_keys
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
-from memory.domain.message import Message
+from memory.domain.message import CHANGEABLE, Message
 from memory.domain.scope import Scope, ScopeKind, Subtree, is_scope_text, is_subtree_text
 from memory.domain.shapes import import_message
 from memory.domain.versions import check_expected
@@ -238,9 +238,6 @@ def moment(field: str, value: Moment | None) -> datetime | None:
 
 UNSET: Any = object()
 """The default of an argument whose omission differs from None."""
-
-CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")
-"""The fields of a message that can be changed."""
 
 
 def changes_of(changes: Mapping[str, Any], called: str = "Session.update") -> dict[str, Any]:

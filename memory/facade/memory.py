@@ -454,6 +454,7 @@ class Memory(AsyncContext, LoopBound):
         scopes: Scope | Subtree | str | Sequence[Scope | Subtree | str] | None = None,
         *,
         role: Literal["reader", "writer"] | None = None,
+        origin: str | None = None,
     ) -> Memory:
         """Return a view of this memory that has only some scopes, or only reads.
 
@@ -475,12 +476,19 @@ class Memory(AsyncContext, LoopBound):
         Args:
             scopes: One scope or subtree, or several. All of the tenant's by default.
             role: `"reader"` refuses every call that changes something.
+            origin: A source such as `"key:3kTMd9Xq"`, for servers. Every entry and
+                message that the view writes or changes has it among its origins, and so
+                have entries derived from these messages. Callers of the view can
+                neither remove it nor name a source that begins with `key:` or `mcp:`.
+                A view with an origin alone has all calls. The view of `key:ID` can be
+                restricted to `mcp:ID`: that key, used over MCP.
 
         Raises:
-            Forbidden: This is a view, and it has not all of `scopes`, or not the role.
-                Calls of the returned view raise it before any store is touched.
+            Forbidden: This is a view, and it has not all of `scopes`, or not the role,
+                or another origin. Calls of the returned view raise it before any store
+                is touched.
         """
-        return Memory._over(self._access.restrict(scopes, role))
+        return Memory._over(self._access.restrict(scopes, role, origin))
 
     # -- writing -----------------------------------------------------------------------
 
@@ -1073,6 +1081,7 @@ class Memory(AsyncContext, LoopBound):
 
         async def promote(mark: RequestMark | None) -> Entry:
             await self._access.require_entries([source])
+            origins = await self._access.writer_origins()
             return await self._engine.derivation.promote(
                 self.tenant,
                 source,
@@ -1081,6 +1090,7 @@ class Memory(AsyncContext, LoopBound):
                 delete_original=deletes,
                 consistency=waits,
                 request=mark,
+                origins=origins,
             )
 
         return await self._access.once_for_entry(request, promote)
@@ -1135,6 +1145,7 @@ class Memory(AsyncContext, LoopBound):
 
         async def compact(mark: RequestMark | None) -> Entry:
             await self._access.require_entries(sources)
+            origins = await self._access.writer_origins()
             return await self._engine.derivation.compact(
                 self.tenant,
                 sources,
@@ -1146,6 +1157,7 @@ class Memory(AsyncContext, LoopBound):
                 delete_sources=deletes,
                 consistency=waits,
                 request=mark,
+                origins=origins,
             )
 
         return await self._access.once_for_entry(request, compact)

@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
-from memory.domain.message import Message, source_of
-from memory.domain.provenance import origin
+from memory.domain.message import Message, origins_of
 from memory.domain.scope import Scope
 
 ELSEWHERE: Literal["elsewhere"] = "elsewhere"
@@ -100,9 +99,7 @@ def _with_origin(draft: EntryDraft, leaving: ExitedMessages) -> EntryDraft:
     Its metadata names the session, as promoted entries do. Its agent is the session's,
     unless it names one. Its origins include the sources of the messages.
     """
-    heard = [
-        origin("source", source) for message in leaving.messages if (source := source_of(message)) is not None
-    ]
+    heard = [one for message in leaving.messages for one in origins_of(message)]
     metadata = {"created_in_session_id": leaving.session_id} | draft.metadata
     return draft.model_copy(
         update={

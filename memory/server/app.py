@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 
 from memory.facade.memory import Memory
 from memory.server.callers import Authenticator
 from memory.server.gate import Gate
+from memory.server.identity import AuditLog, KeyStore
+from memory.server.identity.trail import AuditTrail
 from memory.server.limits import AdviceBudget
 from memory.server.openapi import describe
 from memory.server.paths import EncodedPaths
@@ -27,6 +31,8 @@ def create_app(
     authenticator: Authenticator,
     *,
     local_only: bool = False,
+    keys: KeyStore | None = None,
+    audit: AuditLog | None = None,
 ) -> FastAPI:
     """Return the application of an open memory.
 
@@ -35,7 +41,10 @@ def create_app(
         settings: The settings of the server.
         authenticator: Finds out who makes a request.
         local_only: Refuse what a web page of another origin could send, as for `--dev`.
+        keys: The API keys that `/v1/admin/keys` manages.
+        audit: The audit log. Without it nothing is recorded.
     """
+    trail = Middleware(AuditTrail, authenticator=authenticator, audit=audit, reads=settings.audit.reads)
     gate = Middleware(Gate, authenticator=authenticator, settings=settings, local_only=local_only)
     app = FastAPI(
         title="memory-tiers",
@@ -43,22 +52,38 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(EncodedPaths), gate],
+        middleware=[Middleware(EncodedPaths), trail, gate],
         dependencies=[Depends(refuse_unknown_parameters)],
         generate_unique_id_function=_operation_id,
     )
     app.state.memory, app.state.settings = memory, settings
+    app.state.keys = KeyStore(memory) if keys is None else keys
+    app.state.audit = AuditLog(memory, keep=settings.audit.keep) if audit is None else audit
     app.state.advice = AdviceBudget(settings.advice_per_minute)
     app.state.readiness = Readiness(memory)
     add_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
+    app.router.routes.extend(_mcp_routes(settings))
 
     def openapi() -> dict[str, Any]:
         return describe(app)
 
     app.openapi = openapi  # type: ignore[method-assign]
     return app
+
+
+def _mcp_routes(settings: ServerSettings) -> list[BaseRoute]:
+    """Return the route of MCP; none without the extra `mcp`, or with an older SDK."""
+    try:
+        found = version("mcp")
+    except PackageNotFoundError:
+        return []
+    if found.partition(".")[0] != "2":
+        return []
+    from memory.server.mcp_mount import McpEndpoint
+
+    return [McpEndpoint(settings).route]
 
 
 def _operation_id(route: APIRoute) -> str:

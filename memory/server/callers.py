@@ -89,6 +89,7 @@ class _Need:
 
     async def __call__(self, request: Request) -> Caller:
         caller: Caller = request.scope["caller"]
+        request.scope["role_needed"] = self.role  # for the audit log
         if not caller.may(self.role):
             raise Problem(
                 403,

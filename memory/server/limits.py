@@ -138,7 +138,7 @@ class BodyReader:
         """
         if self._first is not None:
             first, self._first = self._first, None
-            return first
+            return {**first, "more_body": False}  # some servers say that more may follow
         if self.is_read:
             if self._watcher is None and self._handler is None:
                 return await self._receive()

@@ -218,6 +218,7 @@ class BlockingMemory:
         scopes: Scope | Subtree | str | Sequence[Scope | Subtree | str] | None = ...,
         *,
         role: Literal["reader", "writer"] | None = ...,
+        origin: str | None = ...,
     ) -> BlockingMemory: ...
     def write(self, content: str = ..., *, scope: Scope | str, **options: Unpack[WriteOptions]) -> Entry: ...
     def write_with_report(

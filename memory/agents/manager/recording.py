@@ -18,8 +18,8 @@ from memory.agents.manager.spool import Numbered, Position, Spool
 from memory.agents.manager.stores import NamedStore
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import Conflict, ForkedProcess, RejectedByGate
-from memory.domain.message import Message, source_of
-from memory.domain.provenance import UNSAID, Provenance, origin
+from memory.domain.message import Message, origins_of
+from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes import import_message, import_messages
 from memory.facade.resources.session import MessageLike, Session
 from memory.policies.extraction import ExtractedFact, MessageFilter, key_of
@@ -133,9 +133,7 @@ class Attachment:
         It includes results of tools that the filter left out: other messages may repeat
         them.
         """
-        sources = [
-            origin("source", source) for message in heard if (source := source_of(message)) is not None
-        ]
+        sources = [one for message in heard for one in origins_of(message)]
         return self._provenance.then(Provenance(origins=tuple(sources)))
 
     async def _deliver(self, batch: Sequence[Numbered], of: range, provenance: Provenance) -> None:

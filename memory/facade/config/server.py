@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from memory.domain.scope import Scope
 from memory.domain.time import show_duration
+from memory.facade.config.identity import AuditSettings, JwtSettings
 from memory.facade.config.values import Duration
 
 MIB = 2**20
@@ -43,6 +44,18 @@ class ServerSettings(BaseModel):
     """The names that `expand=` and `rerank=` accept. All mean the advisor."""
     advice_per_minute: Annotated[int, Field(ge=1)] = 60
     """The most searches of one key in a minute that ask an advisor."""
+    mcp_profile: Literal["memory", "reference"] = "memory"
+    """The tools under /mcp; `reference` is the profile of the reference server."""
+
+    tls_cert: str | None = None
+    """The file of the certificate for HTTPS, with its chain."""
+    tls_key: str | None = None
+    """The file of the certificate's key."""
+    behind_proxy: bool = False
+    """A proxy before the server ends TLS, so it may listen on any address."""
+    jwt: JwtSettings | None = None
+    """Tokens of an identity provider; none are accepted by default."""
+    audit: AuditSettings = AuditSettings()
 
     @field_validator("default_scope", mode="after")
     @classmethod

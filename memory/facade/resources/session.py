@@ -223,9 +223,9 @@ class Session:
         async def append(mark: RequestMark | None) -> list[Message]:
             given = [one.id for one in messages] if mark is None else message_ids(messages, mark)
             async with self._in_call_order(name for name in given if name is not None):
-                return await (await self._conversation(mark)).append(
-                    messages, in_history=enters, change=change, request=mark
-                )
+                conversation = await self._conversation(mark)
+                signed = await self._access.sign_messages(conversation, messages)
+                return await conversation.append(signed, in_history=enters, change=change, request=mark)
 
         return await self._access.once(
             request, append, _noted_messages, self._read_messages, self._conversation
@@ -293,7 +293,12 @@ class Session:
 
         async def update(mark: RequestMark | None) -> Message:
             async with self._in_call_order([checked]):
-                return await (await self._conversation(mark)).update(checked, changed, mark)
+                conversation = await self._conversation(mark)
+                if checked == SYSTEM:
+                    return await conversation.update(checked, changed, mark)
+                return await conversation.change(
+                    checked, lambda there: self._access.sign_change(there, changed), request=mark
+                )
 
         async def read(noted: Any) -> Message:
             conversation = await self._conversation()
@@ -322,7 +327,8 @@ class Session:
         speaks = Role(validation.one_of("role", role, ("assistant", "user")))
 
         async def begin(name: str) -> StreamedMessage:
-            return StreamedMessage(await self._conversation(), self._access.engine.placement, speaks, name)
+            placement, metadata = self._access.engine.placement, self._access.message_metadata
+            return StreamedMessage(await self._conversation(), placement, speaks, name, metadata)
 
         name = token_hex(16) if message_id is None else validation.identifier("message_id", message_id)
         return MessageStream(begin, name, self._access.check_process)
@@ -465,6 +471,7 @@ class Session:
             if not revived:
                 read = reads_of_caller().settle(conversation.log.life.incarnation, said)
                 wanted = await conversation.without_erased(said, () if read is None else read.versions)
+            wanted = await self._access.sign_messages(conversation, wanted)
             return await conversation.replace(wanted, revive=revived, request=mark)
 
         return await self._once("replace", request_id, asked, replace_window, [])

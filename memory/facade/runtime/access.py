@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from memory.domain import validation
 from memory.domain.conflicts import ConflictReport
 from memory.domain.enrichment import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
-from memory.domain.entry import Entry, EntryDraft, EntryType, check_key, check_patch, check_vector
+from memory.domain.entry import Draft, Entry, EntryDraft, EntryType, check_key, check_patch, check_vector
 from memory.domain.errors import (
     Conflict,
     Forbidden,
@@ -24,7 +24,9 @@ from memory.domain.errors import (
 )
 from memory.domain.filters import Filter
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
-from memory.domain.provenance import parts_of
+from memory.domain.message import WRITTEN_BY, Message, signed_message
+from memory.domain.provenance import check_name, parts_of, refuse_server_sources
+from memory.domain.provenance import origin as origin_text
 from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.domain.versions import stored_version, version_conflict, version_text
@@ -170,16 +172,20 @@ class Access:
     def for_tenant(self, tenant: str) -> Access:
         """Return the access of another tenant to the same engine."""
         self._check_open()
-        return Access(self.config, self._life, validation.identifier("tenant", tenant), owns_life=False)
+        named = validation.identifier("tenant", tenant)
+        return Access(self.config, self._life, named, owns_life=False, view=self.view)
 
-    def restrict(self, scopes: Scopes | None, role: ViewRole | None) -> Access:
+    def restrict(self, scopes: Scopes | None, role: ViewRole | None, origin: str | None = None) -> Access:
         """Return the access of a view, restricted further than this one."""
         named = None if scopes is None else scopes_of(scopes)
         acts = None if role is None else validation.one_of("role", role, get_args(ViewRole))
-        if named is None and acts is None:
+        signed = None if origin is None else check_name("source", origin)
+        if signed is not None and not signed.strip():
+            raise InvalidInput("origin", "is blank. Pass a source such as 'key:3kTMd9Xq', or leave it out")
+        if named is None and acts is None and signed is None:
             raise InvalidInput("scopes", "is missing. Pass the scopes of the view, role='reader', or both")
         self._check_open()
-        narrowed = (self.view or View()).narrow(named, acts)  # type: ignore[arg-type]
+        narrowed = (self.view or View(is_restricted=False)).narrow(named, acts, signed)  # type: ignore[arg-type]
         return Access(self.config, self._life, self.tenant, owns_life=False, view=narrowed)
 
     def _check_open(self) -> None:
@@ -306,7 +312,7 @@ class Access:
         expected = expected_version_of(given.pop("expected_version", None))
         waits = consistency_of(given.pop("consistency", None))
         request_id = given.pop("request_id", None)
-        changes = check_patch(given)
+        changes = self.sign_changes(check_patch(given))
         await self.engine.embeddings.check_vector(changes.get("vector"))
         asked = {"changes": changes, "expected": expected}
         request = request_about("update", request_id, asked, entry_id)
@@ -411,7 +417,13 @@ class Access:
             if await self.outside([entry_id]):
                 return False
             return await self.engine.entries.invalidate(
-                self.tenant, entry_id, ends, waits, expected=expected, request=mark
+                self.tenant,
+                entry_id,
+                ends,
+                waits,
+                expected=expected,
+                request=mark,
+                origins=self.signature,
             )
 
         return await self.once(request, end, noted_flag, read_flag)
@@ -463,7 +475,7 @@ class Access:
         written together.
         """
         parts = [
-            split_draft(one, mode)
+            self._split_signed(one, mode)
             async for one in iterate_cooperatively(validation.sequence("drafts", given))
         ]
         for draft, _ in parts:
@@ -499,6 +511,12 @@ class Access:
             return list(written.values())
 
         return await self.once(request, write, _entry_notes, read)
+
+    def _split_signed(
+        self, given: EntryDraft | Mapping[str, Any], mode: WriteMode
+    ) -> tuple[EntryDraft, WriteMode]:
+        draft, own = split_draft(given, mode)
+        return self.sign_draft(draft), own
 
     async def _write_parts(
         self,
@@ -550,6 +568,7 @@ class Access:
         return [written[at] for at in range(len(drafts))]
 
     async def _write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None) -> _Written:
+        draft = self.sign_draft(draft)
         planned = self._plan_write(draft, mode, within)
         check_request_id(mode.get("request_id"))
         await self.engine.embeddings.check_vector(draft.vector)
@@ -742,6 +761,76 @@ class Access:
     def hides(self) -> bool:
         """Whether this is a view of some scopes, which hides all others."""
         return self.view is not None and self.view.scopes is not None
+
+    @property
+    def signature(self) -> tuple[str, ...]:
+        """The origins that this view adds to whatever it writes: one, or none."""
+        if self.view is None or self.view.origin is None:
+            return ()
+        return (origin_text("source", self.view.origin),)
+
+    async def writer_origins(self) -> tuple[str, ...]:
+        """Return the signature for a call that makes an entry of others.
+
+        Raises:
+            RejectedByGate: The origin of this view is blocked.
+        """
+        if self.signature:
+            await self.engine.trust.refuse_blocked(self.tenant, self.signature)
+        return self.signature
+
+    def sign_import(self, draft: Draft) -> Draft:
+        """Return an imported draft with the origin of this view.
+
+        The draft's own origins are claims, and stay.
+        """
+        if not self.signature:
+            return draft
+        return draft.model_copy(update={"origins": _with(self.signature, draft.origins)})
+
+    def sign_draft(self, draft: EntryDraft) -> EntryDraft:
+        """Return a draft with the origin of this view.
+
+        Raises:
+            InvalidInput: The draft claims an origin that only a server notes.
+        """
+        if not self.signature:
+            return draft
+        refuse_server_sources(draft.source, draft.origins)
+        return self.sign_import(draft)
+
+    def sign_changes(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Return changes of an entry with the origin of this view; see `sign_draft`."""
+        if not self.signature:
+            return changes
+        refuse_server_sources(changes.get("source"), changes.get("origins") or ())
+        return {**changes, "origins": list(_with(self.signature, changes.get("origins")))}
+
+    async def sign_messages(self, conversation: Conversation, messages: Sequence[Message]) -> list[Message]:
+        """Return messages with the origin of this view; those stored alike stay.
+
+        A message that replaces another keeps the callers that wrote the other one.
+        """
+        if self.view is None or self.view.origin is None:
+            return list(messages)
+        signed = []
+        for one in messages:
+            refuse_server_sources(one.metadata.get("source"), ())
+            there = None if one.id is None else await conversation.message(one.id)
+            signed.append(signed_message(one, there, self.view.origin))
+        return signed
+
+    def sign_change(self, there: Message, changes: Mapping[str, Any]) -> Message:
+        """Return a changed message, with the origin of this view."""
+        changed = there.model_copy(update=dict(changes))
+        if self.view is None or self.view.origin is None:
+            return changed
+        return signed_message(changed, there, self.view.origin)
+
+    @property
+    def message_metadata(self) -> dict[str, Any]:
+        """The metadata that this view adds to a streamed message."""
+        return {} if self.view is None or self.view.origin is None else {WRITTEN_BY: [self.view.origin]}
 
     def require_writer(self) -> None:
         """Raise `Forbidden` if this is a view of a reader."""
@@ -1155,6 +1244,10 @@ def _check_vector_search(asked: EntryQuery, text: str, *, expanding: bool, stage
         )
     if stages and not text.strip():
         raise InvalidInput("rerank", "needs a query to compare with. Pass the text of the question too")
+
+
+def _with(signature: Sequence[str], origins: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*(origins or ()), *signature]))
 
 
 def _entry_notes(entries: Sequence[Entry]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class ViewCall(Enum):
     TENANT_WRITE = "tenant write"
     """Views of all scopes have it, if they are of writers."""
     STORES = "stores"
-    """No view has it: it concerns the stores, and so other tenants."""
+    """No restricted view has it: it concerns the stores, and so other tenants."""
     LOCAL = "local"
     """It uses no record, or makes a view that is checked by itself."""
 
@@ -132,7 +132,7 @@ def check_call(view: View, called: str) -> None:
     """Raise `Forbidden` if a view does not have a call."""
     call = CALLS[called]
     name = f"{called[0].lower()}{called[1:]}"
-    if call is ViewCall.STORES:
+    if call is ViewCall.STORES and view.is_restricted:
         raise Forbidden(
             name, "concerns the stores or another tenant, which no restricted view reaches. Call the memory"
         )

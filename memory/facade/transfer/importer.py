@@ -74,7 +74,7 @@ from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFEST
 from memory.orchestrator.storage.entry_records import texts_of
 from memory.orchestrator.tiering.quotas import QuotaScope
 from memory.orchestrator.transfer.artifact_import import restore_artifact
-from memory.orchestrator.transfer.records import Fate, RestoreResult
+from memory.orchestrator.transfer.records import Fate, ImportedEntry, RestoreResult
 from memory.ports.record import Key, Record
 
 BATCH = 200
@@ -174,7 +174,7 @@ class Import:
                 "revive",
                 "cannot be combined with same_ids, because a revived entry is a new one. Omit one of them",
             )
-        self._engine, self._tenant = access.engine, access.tenant
+        self._engine, self._tenant, self._sign = access.engine, access.tenant, access.sign_import
         self._name, self._scope, self._messages_to = name, scope, messages_to
         self._same_ids, self._revive, self._skip_bad = same_ids, revive, skip_bad
         self._progress = progress or (lambda done, total: None)
@@ -618,7 +618,11 @@ class Import:
         try:
             return dict(
                 enumerate(
-                    await write(self._tenant, [message.draft for message in messages], revive=self._revive)
+                    await write(
+                        self._tenant,
+                        [self._sign(message.draft) for message in messages],
+                        revive=self._revive,
+                    )
                 )
             )
         except PartialWrite as part:
@@ -645,7 +649,7 @@ class Import:
             return {}
 
     async def _restore_entries(self, messages: list[MessageLine]) -> None:
-        entries = [message.as_it_was for message in messages if message.as_it_was is not None]
+        entries = [self._signed(message.as_it_was) for message in messages if message.as_it_was is not None]
         for message, restored in zip(
             messages, await self._engine.transfer.restore_entries(self._tenant, entries), strict=True
         ):
@@ -661,11 +665,14 @@ class Import:
         for version, restored in zip(
             left,
             await self._engine.transfer.restore_versions(
-                self._tenant, [version.as_it_was for version in left]
+                self._tenant, [self._signed(version.as_it_was) for version in left]
             ),
             strict=True,
         ):
             self._report.versions += self._was_written(version, restored)
+
+    def _signed(self, entry: ImportedEntry) -> ImportedEntry:
+        return replace(entry, draft=self._sign(entry.draft))
 
     async def _others(self, batch: list[Item]) -> None:
         """Write relations and other records; events of sessions after the sessions."""

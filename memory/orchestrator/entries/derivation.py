@@ -94,10 +94,12 @@ class Derivation:
         automatic: bool = False,
         consistency: Consistency | None = None,
         request: RequestMark | None = None,
+        origins: Sequence[str] = (),
     ) -> Entry:
         """Copy an entry into a broader scope.
 
-        `automatic` means that a rule asks for it, and no caller.
+        `automatic` means that a rule asks for it, and no caller. `origins` are those of
+        the caller, which the copy has beside those of the entry.
 
         A repeated promotion of the same source to the same scope with the same
         overrides returns the same entry. If the copy was deleted since, another is
@@ -118,7 +120,7 @@ class Derivation:
                 source = await self._entries.live_record(tenant, entry_id)
             except NotFound:  # a repeat: the entry was promoted before, and the original deleted with it
                 return await self._find_promoted(tenant, entry_id, target, asked)
-            record = await self._copy_of(tenant, source, target, overrides or {}, gated=True)
+            record = await self._copy_of(tenant, source, target, overrides or {}, origins, gated=True)
             record = made_of(record, [source], automatic=automatic, moved=delete_original)
 
             def check(there: Record, source: Record = source) -> None:
@@ -162,7 +164,7 @@ class Derivation:
             InvalidScopePromotion: As in `promote`.
         """
         source = to_come or await self._entries.live_record(tenant, entry_id)
-        record = await self._copy_of(tenant, source, target, {}, gated=False)
+        record = await self._copy_of(tenant, source, target, {}, (), gated=False)
         whose = {} if source.vector is None else await self._embeddings.whose()
         record = replace(record, fields={**record.fields, **whose}, vector=source.vector)  # same text
         return record, await self._placement.locate(
@@ -175,7 +177,14 @@ class Derivation:
         return ("if the write gate accepts it",) if self._entries.trust.gates.write is not None else ()
 
     async def _copy_of(
-        self, tenant: str, source: Record, target: Scope, overrides: dict[str, Any], *, gated: bool
+        self,
+        tenant: str,
+        source: Record,
+        target: Scope,
+        overrides: dict[str, Any],
+        origins: Sequence[str],
+        *,
+        gated: bool,
     ) -> Record:
         origin = entry_of(source)
         check_promotion(origin.scope, target)
@@ -197,7 +206,7 @@ class Derivation:
             expires_at=origin.expires_at,
             searchable=origin.searchable,
             vector=None if "content" in overrides else own_vector(source),
-            **origin_fields(origin),
+            **origin_fields(origin, origins),
             **said,
             **wanted,
         )
@@ -263,11 +272,12 @@ class Derivation:
         delete_sources: bool = False,
         consistency: Consistency | None = None,
         request: RequestMark | None = None,
+        origins: Sequence[str] = (),
     ) -> Entry:
         """Make one entry of several entries of one scope.
 
         The library calls no model: the callback does. A repeat of a request returns the
-        entry that it made.
+        entry that it made. `origins` are those of the caller.
         """
         distinct = list(dict.fromkeys(entry_ids))
         if not distinct:
@@ -280,7 +290,7 @@ class Derivation:
             "delete_sources": delete_sources,
             "consistency": consistency,
         }
-        options["request"] = request
+        options |= {"request": request, "origins": origins}
         if request is None or not ids.is_id(distinct[0]):
             return await self._compact(tenant, distinct, callback, named=None, **options)
         named = ids.beside(distinct[0], "compact", request.text)
@@ -310,6 +320,7 @@ class Derivation:
         delete_sources: bool,
         consistency: Consistency | None,
         request: RequestMark | None,
+        origins: Sequence[str],
     ) -> Entry:
         """Make the entry, under the id `named` if a request has one for it."""
         sources = [await self._entries.live_record(tenant, entry_id) for entry_id in distinct]
@@ -319,12 +330,12 @@ class Derivation:
         scope = Scope.parse(sources[0].scope)
         if target_scope is not None and target_scope != scope:
             raise CompactionError(distinct, "Compaction targetScope must match the shared source scope.")
-        origins = [entry_of(s) for s in sources]
-        union = _united_tags(origins, distinct) if tags is None else tags
-        merged = _merged_metadata(origins, metadata, distinct)
-        carried = _shared_data(origins, distinct) if data is SHARED else data
+        entries = [entry_of(s) for s in sources]
+        union = _united_tags(entries, distinct) if tags is None else tags
+        merged = _merged_metadata(entries, metadata, distinct)
+        carried = _shared_data(entries, distinct) if data is SHARED else data
         content = await self._invoke_callback(callback, sources, distinct)
-        kinds = {origin.type for origin in origins}
+        kinds = {origin.type for origin in entries}
         try:
             draft = EntryDraft(
                 scope=scope,
@@ -333,9 +344,9 @@ class Derivation:
                 tags=union,
                 metadata=merged,
                 data=carried,
-                searchable=all(origin.searchable for origin in origins),
-                origins=[one for source in sources for one in all_in(source.fields)],
-                expires_at=_latest([o.expires_at for o in origins]),
+                searchable=all(origin.searchable for origin in entries),
+                origins=[*(one for source in sources for one in all_in(source.fields)), *origins],
+                expires_at=_latest([o.expires_at for o in entries]),
             )
         except InvalidInput as error:
             raise CompactionError(distinct, str(error)) from error
@@ -353,7 +364,7 @@ class Derivation:
             tier=self._placement.kinds.of(ENTRIES).route(scope.kind).tier,
             sequence=self._placement.next_sequence(),
             compacted_from_ids=list(distinct),
-            contributors=[c for origin in origins for c in _contributors(origin)],
+            contributors=[c for origin in entries for c in _contributors(origin)],
         )
         generation = min(
             s.generation or 0 for s in sources
@@ -546,13 +557,13 @@ class Derivation:
         )
 
 
-def origin_fields(origin: Entry) -> dict[str, Any]:
+def origin_fields(origin: Entry, more: Sequence[str] = ()) -> dict[str, Any]:
     """Return the origins of an entry as arguments of a draft."""
     return {
         "source": origin.source,
         "agent": origin.agent,
         "run": origin.run,
-        "origins": tuple(origin.origins or ()),
+        "origins": tuple(dict.fromkeys([*(origin.origins or ()), *more])),
     }
 
 

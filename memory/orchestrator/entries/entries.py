@@ -356,8 +356,9 @@ class Entries:
         *,
         expected: int | None = None,
         request: RequestMark | None = None,
+        origins: Sequence[str] = (),
     ) -> bool:
-        """End the entry's validity window.
+        """End the entry's validity window. `origins` are those of the caller.
 
         Returns:
             False if the entry is not active, or its window has an end already.
@@ -374,7 +375,7 @@ class Entries:
                 raise InvalidInput(
                     "when", "must be later than valid_from. Otherwise the entry is valid at no moment"
                 )
-            return {"valid_to": when or max(start, now)}
+            return {"valid_to": when or max(start, now), **({"origins": list(origins)} if origins else {})}
 
         try:
             await self._change(tenant, entry_id, ends, consistency, request, expected=expected)

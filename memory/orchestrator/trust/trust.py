@@ -102,6 +102,10 @@ class Trust:
             return False
         return True
 
+    async def refuse_blocked(self, tenant: str, origins: Sequence[str]) -> None:
+        """Raise `RejectedByGate` if one of the origins of a writer is blocked."""
+        await self._refuse(tenant, {0: origins}, changing=True)
+
     async def _refuse(self, tenant: str, named: Mapping[int, Sequence[str]], *, changing: bool) -> None:
         """Raise `RejectedByGate` for the first position that has a blocked source."""
         if not any(named.values()):

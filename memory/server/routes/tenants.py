@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from memory.domain.results import as_json
 from memory.server.callers import Admin
+from memory.server.identity import is_reserved
 from memory.server.rendering import json_response
 from memory.server.requests import not_found
 
@@ -20,7 +21,7 @@ async def erase_tenant(request: Request, tenant: str, caller: Admin) -> Response
     """Erase everything of a tenant. An operator may name any, and others their own."""
     if tenant == caller.tenant:
         return json_response(as_json(await caller.memory.admin.erase_tenant()))
-    if not caller.may("operator"):
+    if not caller.may("operator") or is_reserved(tenant):
         raise not_found("tenant", tenant)
     named = request.app.state.memory.for_tenant(tenant)
     return json_response(as_json(await named.admin.erase_tenant()))

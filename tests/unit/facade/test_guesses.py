@@ -29,9 +29,8 @@ from memory import (
     WrongArguments,
 )
 from memory.domain import corrections, guesses
-from memory.domain.message import Role
+from memory.domain.message import CHANGEABLE, Role
 from memory.domain.session import Context, FoundMessage, HistoryItem, HistoryPage
-from memory.facade.arguments import CHANGEABLE
 from memory.orchestrator.retrieval.search import SearchResult
 from tools.blocking_stub import TWINS
 

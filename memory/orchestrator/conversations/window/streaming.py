@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from memory.domain.errors import Conflict, StoreError
@@ -27,11 +28,20 @@ WRITTEN_EVERY = timedelta(seconds=0.5)
 class StreamedMessage:
     """A message that one writer writes in pieces."""
 
-    def __init__(self, conversation: Conversation, placement: Placement, role: Role, message_id: str) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        placement: Placement,
+        role: Role,
+        message_id: str,
+        metadata: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._conversation = conversation
         self._placement = placement
         self._role = role
         self._id = message_id
+        self._metadata = dict(metadata)
+        """Metadata that no change replaces."""
         self._said = ""
         self._begun = False
         self._written_at: datetime | None = None
@@ -70,6 +80,8 @@ class StreamedMessage:
         return await self._store({**changes, "is_final": True}) if self._said or changes else None
 
     async def _store(self, changes: Mapping[str, Any]) -> Message:
+        if self._metadata and (not self._begun or "metadata" in changes):
+            changes = {**changes, "metadata": {**changes.get("metadata", {}), **self._metadata}}
         if self._begun:
             return await self._conversation.change(self._id, self._make_change(changes), as_seen=True)
         first = Message(id=self._id, role=self._role, content=self._said, is_final=False).model_copy(

@@ -1,0 +1,176 @@
+"""Commands for the API keys of `memory serve`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memory.cli.command import Cli, command
+from memory.cli.serve import require_extra
+
+if TYPE_CHECKING:
+    from memory.facade.memory import Memory
+    from memory.server.identity import ApiKey
+
+KeyId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of the key, as `memory keys list` shows it.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    keys = typer.Typer(
+        help="Create, list, rotate and revoke the API keys of `memory serve`.", no_args_is_help=True
+    )
+    command(keys, "create")(create)
+    command(keys, "list")(list_keys)
+    command(keys, "rotate")(rotate)
+    command(keys, "revoke")(revoke)
+    app.add_typer(keys, name="keys")
+
+
+async def create(
+    cli: Cli,
+    role: Annotated[
+        str,
+        typer.Option(
+            "--role",
+            metavar="ROLE",
+            help="What the key may do: reader, writer, admin (of its tenant) or operator (of all).",
+        ),
+    ],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            "-s",
+            metavar="SCOPE",
+            help="A scope or subtree that the key sees, such as user:ada or path:teams/red/**. Repeat the"
+            " option for more. Without it, the key sees the whole tenant.",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="TIME", help="How long the key is valid, such as 90d."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="A name for people.")] = None,
+) -> None:
+    """Create a key of the tenant. Its text is shown this once.
+
+    The store keeps only a digest of the text. --tenant names the tenant; without it,
+    the key belongs to the configured one.
+    """
+    async with server_memory(cli) as memory:
+        from memory.server.identity import KeyStore
+
+        key, text = await KeyStore(memory).create(
+            cli.settings().tenant,
+            role,  # type: ignore[arg-type]
+            scopes=scope or (),
+            name=name,
+            expires_in=None if expires is None else _length("expires", expires),
+        )
+    _show_text(cli, key, text)
+
+
+async def list_keys(
+    cli: Cli,
+    every: Annotated[bool, typer.Option("--all", help="List the keys of every tenant.")] = False,
+) -> None:
+    """List the keys of the tenant, oldest first, revoked ones too."""
+    async with server_memory(cli) as memory:
+        from memory.server.identity import KeyStore
+
+        found = await KeyStore(memory).list(None if every else cli.settings().tenant)
+    cli.emit([one.to_dict() for one in found], lambda out: _show(out, found))
+
+
+async def rotate(
+    cli: Cli,
+    key_id: KeyId,
+    overlap: Annotated[
+        str,
+        typer.Option("--overlap", metavar="TIME", help="How long the earlier text stays valid; 0s ends it."),
+    ] = "1d",
+) -> None:
+    """Give a key a new text, and show it this once. The id stays."""
+    async with server_memory(cli) as memory:
+        from memory.server.identity import KeyStore
+
+        key, text = await KeyStore(memory).rotate(key_id, overlap=_length("overlap", overlap))
+    _show_text(cli, key, text)
+
+
+async def revoke(cli: Cli, key_id: KeyId) -> None:
+    """End a key. Every server process obeys within two seconds."""
+    async with server_memory(cli) as memory:
+        from memory.server.identity import KeyStore
+
+        key = await KeyStore(memory).revoke(key_id)
+    cli.emit(key.to_dict(), lambda out: out.print(f"Key {key.id} is revoked."))
+
+
+@asynccontextmanager
+async def server_memory(cli: Cli) -> AsyncIterator[Memory]:
+    """Open only the store that has the server's documents, that of tier `mid`.
+
+    So the command works beside a server that owns the store of another tier.
+    """
+    require_extra()
+    from memory.facade.config.settings import MemoryConfig
+    from memory.facade.memory import Memory
+    from memory.server.identity.key_store import require_durable
+
+    config = cli.settings()
+    mid = config.tiers.mid
+    alone = MemoryConfig.load(
+        config,
+        tiers={"short": mid, "mid": mid, "long": mid},
+        routes=[route for route in config.routes if "mid" in route.tiers],
+        embedder="none",
+        promotion=[],
+        retention=[],
+        policies=[],
+    )
+    async with Memory(alone) as memory:
+        await require_durable(memory)
+        yield memory
+
+
+def _length(field: str, text: str) -> Any:
+    from memory.domain.errors import InvalidInput
+    from memory.domain.time import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidInput(field, str(error)) from None
+
+
+def _show_text(cli: Cli, key: ApiKey, text: str) -> None:
+    cli.say(f"Key {key.id} of tenant {key.tenant}, {key.role}. Keep its text, which is stored nowhere:")
+    cli.emit({**key.to_dict(), "key": text}, lambda out: out.print(text, markup=False, soft_wrap=True))
+
+
+def _show(out: Any, found: Sequence[ApiKey]) -> None:
+    from memory.cli import rendering
+
+    if not found:
+        out.print("There is no key.")
+        return
+    rows = [
+        [
+            one.id,
+            one.tenant,
+            one.role,
+            ", ".join(one.scopes) or "all",
+            one.name or "",
+            "" if one.created_at is None else rendering.moment(one.created_at),
+            "" if one.expires_at is None else rendering.moment(one.expires_at),
+            "revoked" if one.revoked_at is not None else "",
+        ]
+        for one in found
+    ]
+    out.print(rendering.table("", ["id", "tenant", "role", "scopes", "name", "since", "until", ""], rows))

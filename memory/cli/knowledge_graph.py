@@ -1,0 +1,105 @@
+"""Commands for `memory.jsonl`, the file of the reference MCP server."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memory.cli.command import Cli, command, is_utf8
+from memory.cli.transfer import open_input, spell_out
+
+GraphScope = Annotated[
+    str, typer.Option("--scope", "-s", metavar="SCOPE", help="The scope of the graph, such as user:ada.")
+]
+DEFAULT_SCOPE = "user:default"
+"""The scope of `memory mcp` that is started without one."""
+
+
+def register(app: typer.Typer) -> None:
+    graph = typer.Typer(
+        help="Import and export the knowledge graph of `memory mcp --profile reference`.",
+        no_args_is_help=True,
+    )
+    command(graph, "import")(import_file)
+    command(graph, "export")(export)
+    app.add_typer(graph, name="knowledge-graph")
+
+
+async def import_file(
+    cli: Cli,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A memory.jsonl file; - reads standard input.")],
+    scope: GraphScope = DEFAULT_SCOPE,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Skip bad lines and name them, instead of importing nothing."),
+    ] = False,
+) -> int:
+    """Import the memory.jsonl file of the reference MCP server.
+
+    Every line is checked before the first line is stored. Entities that exist get the
+    observations that they lack, so the same file can be imported again.
+
+    Exits with 1 if the file holds no lines.
+    """
+    from memory.domain.scope import Scope
+    from memory.facade.transfer.importer import BadFile
+    from memory.mcp.reference import KnowledgeGraph
+    from memory.mcp.reference.memory_file import import_graph
+
+    parsed = Scope.parse(scope)
+    with open_input(file) as stream:
+        async with cli.memory() as memory:
+            try:
+                name = "stdin" if file == "-" else Path(file).name
+                result = await import_graph(
+                    KnowledgeGraph(memory, parsed), stream, name=name, skip_bad=skip_bad
+                )
+            except BadFile as bad:
+                spell_out("bad", bad.problems if len(bad.problems) > 1 else [])
+                raise
+    spell_out("left out", result.problems)
+    parts = [f"{result.file}: {result.entities} entities and {result.relations} relations imported"]
+    if result.observations:
+        parts.append(f"{result.observations} observations added to entities that existed")
+    if result.already_there:
+        parts.append(f"{result.already_there} lines changed nothing")
+    if result.skipped_lines:
+        parts.append(f"{len(result.skipped_lines)} bad lines left out")
+    cli.emit(result.to_dict(), lambda out: out.print("; ".join(parts), markup=False, soft_wrap=True))
+    stored = result.entities + result.relations + result.already_there + len(result.skipped_lines)
+    return 0 if stored or result.observations else 1
+
+
+async def export(
+    cli: Cli,
+    scope: GraphScope = DEFAULT_SCOPE,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."
+        ),
+    ] = None,
+) -> int:
+    """Write the knowledge graph as a memory.jsonl file.
+
+    Exits with 1 if the graph is empty.
+    """
+    from memory.domain.scope import Scope
+    from memory.mcp.reference import KnowledgeGraph
+    from memory.mcp.reference.memory_file import export_graph
+
+    parsed, written = Scope.parse(scope), 0
+    ascii_only = output is None and not is_utf8(sys.stdout)
+    async with cli.memory() as memory:
+        with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
+            async for line in export_graph(KnowledgeGraph(memory, parsed), ascii_only=ascii_only):
+                stream.write(line + "\n")
+                written += 1
+    if output is not None:
+        said = f"{output}: {written} lines exported"
+        cli.emit({"file": str(output), "exported": written}, lambda out: out.print(said, markup=False))
+    return 0 if written else 1

@@ -1,0 +1,61 @@
+"""Settings of the server's callers: `[server.jwt]` and `[server.audit]`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from memory.facade.config.values import Duration
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+Role = Literal["reader", "writer", "admin", "operator"]
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class JwtSettings(BaseModel):
+    """Tokens of an identity provider that the server accepts beside keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    issuer: Name
+    """The `iss` of the tokens, exactly."""
+    audience: Name
+    """The `aud` that the tokens must name."""
+    jwks: Name
+    """The public keys of the issuer: an https address, or the path of a file."""
+    tenant_claim: Name = "tenant"
+    role_claim: Name = "role"
+    scopes_claim: Name = "memory_scopes"
+    """The claim with a list of scopes and subtrees."""
+    require_scopes: bool = False
+    """Refuse tokens without the claim, which otherwise have the whole tenant."""
+    default_role: Role = "reader"
+    """The role of tokens without the claim."""
+    roles: tuple[Role, ...] = ("reader", "writer", "admin")
+    """The roles that a token can give."""
+    leeway: Duration = timedelta(seconds=30)
+    """How far the clocks of the issuer and the server may differ."""
+
+    @field_validator("jwks", mode="after")
+    @classmethod
+    def _is_safe(cls, value: str) -> str:
+        if "://" not in value:
+            return value
+        parts = urlsplit(value)
+        if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+            return value
+        raise ValueError("should be an https address, or the path of a file")
+
+
+class AuditSettings(BaseModel):
+    """The audit log of the server."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    reads: bool = False
+    """Record reads too."""
+    keep: Duration = timedelta(days=365)
+    """How long a record is kept."""

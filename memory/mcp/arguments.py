@@ -1,0 +1,171 @@
+"""Check the arguments of a tool, and answer wrong ones with the right ones.
+
+Models guess: `q` for `query`, `"5"` for 5. A number, a list or an object that comes as
+JSON text is read as what it spells. Everything else that does not fit is refused with
+all problems at once, the accepted arguments, and an example.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from memory.commands.escape import excerpt_line
+from memory.domain.corrections import nearest
+from memory.domain.errors import WrongArguments
+from memory.domain.guesses import ARGUMENTS
+
+_SHOWN_BYTES = 60
+"""The largest part of a wrong value that an error repeats."""
+_MOST_PROBLEMS = 8
+"""How many problems an error lists."""
+_OWNERS = frozenset(
+    "scope scopes user user_id uid owner namespace tenant tenant_id agent_id app_id org_id project_id"
+    " workspace_id collection origins origin source provenance".split()
+)
+"""Arguments by which models try to choose whose memory it is, or who wrote it."""
+_GUESSES: Mapping[str, str] = {
+    "entry_id": "id", "memory_id": "id", "uuid": "id", "entity_id": "id",
+    "from": "source_id", "from_id": "source_id", "start": "source_id",
+    "to": "target_id", "to_id": "target_id", "end": "target_id",
+    "label": "relation", "relation_type": "relation", "relationType": "relation",
+    "conversation_id": "session_id", "thread_id": "session_id", "session": "session_id",
+    "message": "messages", "idempotency_key": "request_id", "version": "expected_version",
+    "steps": "depth", "hops": "depth", "max_tokens": "budget", "page": "cursor",
+    "text": "content", "tag": "tags", "type": "types", "category": "type",
+}  # fmt: skip
+"""Names that models guess for these tools, beside those of `memory.domain.guesses`."""
+
+
+class Arguments(BaseModel):
+    """The arguments of a tool; each subclass declares those of one tool."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+A = TypeVar("A", bound=BaseModel)
+
+
+def check_arguments(tool: str, kind: type[A], given: Mapping[str, Any], example: Mapping[str, Any]) -> A:
+    """Return the checked arguments of a call.
+
+    Raises:
+        WrongArguments: Arguments are unknown, missing or wrong. The message lists all
+            problems, the accepted arguments, and an example.
+    """
+    accepted = kind.model_fields
+    problems = [_unknown(name, accepted) for name in given if name not in accepted]
+    read = {name: _read_json(kind, name, value) for name, value in given.items() if name in accepted}
+    checked: A | None = None
+    try:
+        checked = kind.model_validate(read)
+    except ValidationError as error:
+        problems += [_explain(one, given) for one in error.errors(include_url=False, include_context=False)]
+    if problems or checked is None:
+        raise WrongArguments(
+            tool,
+            f"{' '.join(problems[:_MOST_PROBLEMS])} Arguments: {describe_arguments(kind)}."
+            f" Example: {json.dumps(example, ensure_ascii=False)}",
+            field=tool,
+        )
+    return checked
+
+
+def describe_arguments(kind: type[BaseModel]) -> str:
+    """Return the accepted arguments with their types, for an error."""
+    schema = input_schema(kind)
+    required = schema.get("required", [])
+    said = [
+        f"{name} ({_type_of(part)}{', required' if name in required else ''})"
+        for name, part in schema["properties"].items()
+    ]
+    return ", ".join(said) or "none"
+
+
+@cache
+def input_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of arguments or of an answer, in few words."""
+    schema: dict[str, Any] = kind.model_json_schema(mode="serialization")
+    return {"properties": {}, **_shorten(schema)}
+
+
+def _shorten(schema: Any) -> Any:
+    """Return a schema without generated titles, nulls and defaults of null.
+
+    Every client sends all schemas to its model, so each word costs tokens. A null is
+    accepted anyway.
+    """
+    if isinstance(schema, list):
+        return [_shorten(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    short: dict[str, Any] = {}
+    for name, value in schema.items():
+        if name in ("properties", "$defs"):
+            short[name] = {key: _shorten(part) for key, part in value.items()}
+        elif name == "anyOf" and len(parts := [one for one in value if one != {"type": "null"}]) == 1:
+            short |= _shorten(parts[0])
+        elif name != "title" and not (name == "default" and value is None):
+            short[name] = _shorten(value)
+    return short
+
+
+def _type_of(part: Mapping[str, Any]) -> str:
+    if "enum" in part:
+        return " or ".join(json.dumps(one) for one in part["enum"])
+    if "anyOf" in part:
+        return " or ".join(_type_of(one) for one in part["anyOf"])
+    if part.get("type") == "array":
+        return f"list of {_type_of(part.get('items', {}))}"
+    return str(part.get("type", "object"))
+
+
+def _unknown(name: str, accepted: Iterable[str]) -> str:
+    shown = excerpt_line(name, _SHOWN_BYTES)
+    if name in _OWNERS:
+        return f'"{shown}" cannot be chosen here: the configuration of the server sets it; leave it out.'
+    right = right_name(name, accepted)
+    return f'"{shown}" is unknown{f"; use {json.dumps(right)}" if right else ""}.'
+
+
+def right_name(name: str, accepted: Iterable[str]) -> str | None:
+    """Return the accepted argument that a guessed name means; None if none is near."""
+    known = list(accepted)
+    if (told := _GUESSES.get(name)) in known:
+        return told
+    for names, answers in ARGUMENTS.items():
+        if name in names.split():
+            for answer in answers:
+                if answer[0] in known:
+                    return answer[0]
+    return nearest(name.lower(), known, 0.6)
+
+
+def _read_json(kind: type[BaseModel], name: str, value: Any) -> Any:
+    """Return what a JSON text spells, where the argument is no text."""
+    if not isinstance(value, str) or _takes_text(kind, name):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _takes_text(kind: type[BaseModel], name: str) -> bool:
+    part = input_schema(kind)["properties"][name]
+    return any(one.get("type") == "string" or "enum" in one for one in part.get("anyOf", [part]))
+
+
+def _explain(error: Any, given: Mapping[str, Any]) -> str:
+    place = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "missing":
+        return f'"{place}" is missing.'
+    if error["type"] == "extra_forbidden":
+        return f'"{place}" is unknown.'
+    value = error.get("input")
+    shown = excerpt_line(json.dumps(value, ensure_ascii=False, default=str), _SHOWN_BYTES)
+    return f'"{place}": {error["msg"].lower()}, not {shown}.'

@@ -1,0 +1,108 @@
+"""Serve MCP over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from memory.mcp.callers import Caller, restrict_to_settings
+from memory.mcp.server import create_server
+from memory.mcp.settings import McpSettings
+
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+    from memory.facade.memory import Memory
+
+log = logging.getLogger(__name__)
+
+_PAUSE = 0.1
+"""The seconds between the first answer and the opening of the memory."""
+
+
+class LateMemory:
+    """A memory that is loaded and opened after the first request is answered.
+
+    The first call that needs it waits for it. A failed open raises its error there, and
+    the next call tries again.
+    """
+
+    def __init__(self, make: Callable[[], Memory], settings: McpSettings) -> None:
+        self._make = make
+        self._settings = settings
+        self._memory: Memory | None = None
+        self._opening: asyncio.Task[Caller] | None = None
+
+    async def caller(self, _: Any) -> Caller:
+        """Return the caller of the settings, once the memory is open."""
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> Caller:
+        if self._memory is None:
+            self._memory = await asyncio.to_thread(self._make)
+        await self._memory.open()
+        return restrict_to_settings(self._memory, self._settings)
+
+    async def open_after_answer(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Answer a request, and open the memory behind it. A middleware of the SDK."""
+        try:
+            return await call_next(ctx)
+        finally:
+            if self._opening is None:
+                self._opening = asyncio.create_task(self._open_soon())
+
+    async def _open_soon(self) -> Caller:
+        await asyncio.sleep(_PAUSE)
+        try:
+            return await self._open()
+        except Exception as error:
+            log.warning("the memory could not be opened; the next call tries again: %s", error)
+            raise
+
+    async def close(self) -> None:
+        """Close the memory if it was opened."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        if self._memory is not None:
+            await self._memory.close()
+
+
+async def serve_stdio(make: Callable[[], Memory], settings: McpSettings) -> None:
+    """Serve until standard input ends, or until SIGTERM or SIGINT.
+
+    Args:
+        make: Makes the memory. It is called in a thread, behind the first answer.
+        settings: The settings of the server.
+
+    Raises:
+        ConfigError: The settings name an unknown tool or profile.
+    """
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+    memory = LateMemory(make, settings)
+    server = create_server(None, settings, callers=memory.caller)
+    server.middleware.append(memory.open_after_answer)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    serving = asyncio.create_task(server.run_stdio_async())
+    stopping = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        await memory.close()
+    if not serving.done():  # a thread still waits for a line, and would hold the process
+        sys.stderr.flush()
+        os._exit(0)
+    await serving

@@ -1,0 +1,242 @@
+"""The audit log: who did what, when, and with which outcome. Never any content."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from memory.domain.errors import InvalidInput, MemoryTiersError
+from memory.domain.ids import is_id
+from memory.domain.scope import Scope
+from memory.domain.time import micros, moment
+from memory.facade.memory import Memory
+from memory.facade.resources.documents import Documents
+from memory.server.identity.reserved import RESERVED_TENANT
+
+log = logging.getLogger(__name__)
+
+AUDIT: Final = Scope.path("audit")
+WRITTEN_EVERY: Final = 0.5
+"""Seconds for which records are collected before they are stored together."""
+_TOGETHER: Final = 200
+"""The most records of one document."""
+_MOST_WAITING: Final = 20_000
+_PAGE: Final = 100
+
+
+@dataclass(frozen=True)
+class AuditRecord:
+    """One request, as the audit log keeps it."""
+
+    at: datetime
+    tenant: str
+    """The tenant of the caller; empty if the request had no valid key."""
+    key_id: str
+    action: str
+    """The method and the path with names in place of ids, or a command."""
+    outcome: int
+    """The HTTP status."""
+    request_id: str
+    targets: tuple[str, ...] = ()
+    """Ids of records; everything else is hashed, such as `scope#5f0c…`."""
+    count: int = 1
+    """How many requests it stands for; more than one only without a valid key."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record for display."""
+        return {**asdict(self), "at": self.at.isoformat(), "targets": list(self.targets)}
+
+
+@dataclass(frozen=True)
+class AuditPage:
+    """Records, newest first, and the cursor of the next page."""
+
+    records: list[AuditRecord]
+    cursor: str | None = None
+
+
+class AuditLog:
+    """Stores records of requests as documents of the reserved tenant, by time.
+
+    Records that cannot wait are stored by `store`. Others are collected by `note` and
+    stored within a second. Documents expire by themselves after `keep`.
+
+    Args:
+        memory: An open memory that is no view.
+        keep: How long records are kept.
+        now: Returns the time; for tests.
+    """
+
+    def __init__(
+        self, memory: Memory, *, keep: timedelta, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._memory = memory
+        self._keep = keep
+        self.now = now
+        self._waiting: list[AuditRecord] = []
+        self._lost = 0
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def _documents(self) -> Documents:
+        return self._memory.for_tenant(RESERVED_TENANT).documents
+
+    def note(self, record: AuditRecord) -> None:
+        """Store a record within a second."""
+        if not record.key_id and self._waiting and _is_alike(self._waiting[-1], record):
+            last = self._waiting.pop()
+            record = AuditRecord(**{**_fields(record), "count": last.count + record.count})
+        if len(self._waiting) >= _MOST_WAITING:
+            self._lost += 1  # the store has been away for long; the log below tells of it
+            return
+        self._waiting.append(record)
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.ensure_future(self._write_later())
+
+    async def store(self, record: AuditRecord) -> None:
+        """Store a record now.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+        """
+        await self._put([record])
+
+    async def flush(self) -> None:
+        """Store what waits."""
+        waiting, self._waiting = self._waiting, []
+        while waiting:
+            try:
+                await self._put(waiting[:_TOGETHER])
+            except BaseException:
+                self._waiting = waiting + self._waiting
+                raise
+            waiting = waiting[_TOGETHER:]
+        if self._lost:
+            log.error("%d records of the audit log were lost while the store was away", self._lost)
+            self._lost = 0
+
+    async def close(self) -> None:
+        """Store what waits, and stop."""
+        if self._writer is not None:
+            self._writer.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._writer
+        await self.flush()
+
+    async def list(
+        self,
+        *,
+        tenant: str | None = None,
+        key_id: str | None = None,
+        since: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> AuditPage:
+        """Return records, newest first.
+
+        Records of one second that several processes stored may be in another order.
+
+        Args:
+            tenant: Only those of this tenant; of all by default.
+            key_id: Only those of this key.
+            since: Only those from this moment on.
+            limit: At most this many.
+            cursor: The cursor of the page before.
+        """
+        scope = AUDIT.subtree() if tenant is None else _scope_of(tenant)
+        start = None if since is None else _document_key(since - timedelta(seconds=2), "")
+        stop, skipped = _place_of(cursor)
+        found = list[AuditRecord]()
+        while True:
+            page = await self._documents.list(
+                scope, start=start, stop=stop, reverse=True, values=True, limit=_PAGE
+            )
+            for document in page.documents:
+                records = [_record_of(one) for one in reversed(document.value["records"])]  # type: ignore[attr-defined]
+                for number, one in enumerate(records):
+                    if number < skipped or not _passes(one, key_id, since):
+                        continue
+                    if len(found) == limit:
+                        return AuditPage(found, f"{document.key}/{number}")
+                    found.append(one)
+                skipped, stop = 0, document.key
+            if page.cursor is None:
+                return AuditPage(found)
+
+    async def _write_later(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(WRITTEN_EVERY)
+            try:
+                await self.flush()
+            except MemoryTiersError as error:
+                log.warning("records of the audit log wait for their store: %s", error)
+
+    async def _put(self, records: Sequence[AuditRecord]) -> None:
+        """Store records, one document for each tenant."""
+        by_tenant: dict[str, list[AuditRecord]] = {}
+        for one in records:
+            by_tenant.setdefault(one.tenant, []).append(one)
+        for tenant, together in by_tenant.items():
+            key = _document_key(together[0].at, secrets.token_hex(4))
+            value = {"records": [_stored(one) for one in together]}
+            await self._documents.put(_scope_of(tenant), key, value, expires_in=self._keep)
+
+
+def target(name: str, value: str, tenant: str) -> str:
+    """Return how the log names a target: an id as it is, anything else hashed."""
+    if is_id(value) or value.lstrip("#").isdigit():
+        return value
+    if name in ("tenant", "tenant_id", "key_id"):
+        return f"{name.removesuffix('_id')}:{value[:255]}"
+    digest = hashlib.sha256(f"{tenant}\0{value}".encode()).hexdigest()
+    return f"{name.removesuffix('_id')}#{digest[:24]}"
+
+
+def _scope_of(tenant: str) -> Scope:
+    return Scope.path("audit", hashlib.sha256(tenant.encode()).hexdigest()[:32])
+
+
+def _document_key(at: datetime, more: str) -> str:
+    return f"{micros(at):020d}{more and '-'}{more}"
+
+
+def _place_of(cursor: str | None) -> tuple[str | None, int]:
+    """Return the key behind the last document, and the number of its read records."""
+    if cursor is None:
+        return None, 0
+    key, slash, number = cursor.rpartition("/")
+    if not slash or not number.isdecimal() or len(number) > 6:
+        raise InvalidInput("cursor", "is not one of the audit log. Begin again without it")
+    return key + "\x01", int(number)
+
+
+def _passes(record: AuditRecord, key_id: str | None, since: datetime | None) -> bool:
+    return (key_id is None or record.key_id == key_id) and (since is None or record.at >= since)
+
+
+def _is_alike(one: AuditRecord, other: AuditRecord) -> bool:
+    return (one.tenant, one.key_id, one.action, one.outcome) == (
+        other.tenant,
+        other.key_id,
+        other.action,
+        other.outcome,
+    )
+
+
+def _fields(record: AuditRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in AuditRecord.__dataclass_fields__}
+
+
+def _stored(record: AuditRecord) -> dict[str, Any]:
+    return {**_fields(record), "at": micros(record.at), "targets": list(record.targets)}
+
+
+def _record_of(value: Mapping[str, Any]) -> AuditRecord:
+    return AuditRecord(**{**value, "at": moment(value["at"]), "targets": tuple(value["targets"])})

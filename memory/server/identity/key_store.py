@@ -1,0 +1,333 @@
+"""API keys as documents of the reserved tenant: created, listed, rotated, revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, Final, get_args
+
+from memory.domain import validation
+from memory.domain.errors import ConfigError, Conflict, InvalidInput, NotFound, VersionConflict
+from memory.domain.scope import Scope, Subtree, is_subtree_text
+from memory.domain.time import micros, moment
+from memory.domain.versions import ABSENT
+from memory.facade.memory import Memory
+from memory.facade.resources.documents import Documents
+from memory.server.callers import Role
+from memory.server.identity.key_text import ID_CHARS, KeyText, new_key_id, new_key_text, parse_key_text
+from memory.server.identity.reserved import RESERVED_TENANT, check_tenant
+
+KEYS: Final = Scope.path("keys")
+"""The scope of the key documents."""
+ADMINISTRATORS: Final = ("admin", "operator")
+"""The roles of keys that cannot have scopes."""
+FRESH_FOR: Final = 1.0
+"""Seconds for which a read key is used without another read."""
+OVERLAP: Final = timedelta(days=1)
+"""How long the earlier text of a rotated key stays valid by default."""
+_CACHED: Final = 10_000
+_PAGE: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Secret:
+    """The digest of one text of a key, and when it ends."""
+
+    digest: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """A key as it is stored. Its text is stored nowhere."""
+
+    id: str
+    tenant: str
+    role: Role
+    scopes: tuple[str, ...] = ()
+    """The texts of its scopes and subtrees; none for the whole tenant."""
+    name: str | None = None
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    secrets: tuple[Secret, ...] = ()
+
+    @cached_property
+    def scope_objects(self) -> tuple[Scope | Subtree, ...] | None:
+        """The scopes and subtrees; None for the whole tenant."""
+        found = [Subtree.parse(one) if is_subtree_text(one) else Scope.parse(one) for one in self.scopes]
+        return tuple(found) or None
+
+    def is_active(self, now: datetime) -> bool:
+        """Return whether the key is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def accepts(self, text: KeyText, now: datetime) -> bool:
+        """Return whether a text is one of this key, and valid now.
+
+        It takes equally long for every text.
+        """
+        matches = False
+        for one in self.secrets:
+            is_same = hmac.compare_digest(one.digest, text.digest)
+            matches |= is_same and (one.until is None or now < one.until)
+        return matches and self.is_active(now)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the key for display, without its digests."""
+        shown = {name: getattr(self, name) for name in ("id", "tenant", "role", "name")}
+        shown["scopes"] = list(self.scopes)
+        for name in ("created_at", "expires_at", "revoked_at"):
+            at = getattr(self, name)
+            shown[name] = None if at is None else at.isoformat()
+        return shown
+
+
+class KeyStore:
+    """The keys of all tenants, in a durable store.
+
+    A process that has read a key obeys its revocation at the latest after `FRESH_FOR`.
+
+    Args:
+        memory: An open memory that is no view. The keys are documents of its tenant
+            `~server`.
+        now: Returns the time; for tests.
+    """
+
+    def __init__(self, memory: Memory, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._memory = memory
+        self._now = now
+        self._known: OrderedDict[str, tuple[float, ApiKey]] = OrderedDict()
+        self._reads: dict[str, asyncio.Task[ApiKey | None]] = {}
+
+    @property
+    def _documents(self) -> Documents:
+        return self._memory.for_tenant(RESERVED_TENANT).documents
+
+    async def create(
+        self,
+        tenant: str,
+        role: Role,
+        *,
+        scopes: Sequence[Scope | Subtree | str] = (),
+        name: str | None = None,
+        expires_in: timedelta | None = None,
+        key_id: str | None = None,
+    ) -> tuple[ApiKey, str]:
+        """Create a key, and return it with its text. The text is shown this once.
+
+        Args:
+            tenant: The tenant that the key belongs to.
+            role: What the key may do.
+            scopes: The scopes and subtrees that a reader or a writer sees; the whole
+                tenant by default.
+            name: A name for people.
+            expires_in: How long it is valid; for ever by default.
+            key_id: The id; a new one by default.
+
+        Raises:
+            InvalidInput: An argument is wrong.
+            Conflict: A key has this id.
+        """
+        now = self._now()
+        if expires_in is not None and expires_in <= timedelta():
+            raise InvalidInput(
+                "expires", "must be longer than no time. Leave it out for a key without an end"
+            )
+        if scopes and role in ADMINISTRATORS:
+            raise InvalidInput("scopes", f"do not go with the role '{role}', which is about the whole tenant")
+        text = new_key_text(key_id or new_key_id())
+        key = ApiKey(
+            text.key_id,
+            check_tenant(tenant),
+            validation.one_of("role", role, get_args(Role)),  # type: ignore[arg-type]
+            scopes=tuple(dict.fromkeys(_scope_text(one) for one in scopes)),
+            name=None if name is None else validation.identifier("name", name),
+            created_at=now,
+            expires_at=None if expires_in is None else now + expires_in,
+            secrets=(Secret(text.digest),),
+        )
+        try:
+            await self._documents.put(
+                KEYS, key.id, _value(key), expected_version=ABSENT, metadata=_index(key)
+            )
+        except VersionConflict:
+            raise Conflict(
+                f"key {key.id} was created before, and its text was shown then. Rotate it for a new text",
+                key.id,
+            ) from None
+        return key, text.text
+
+    async def list(self, tenant: str | None = None) -> list[ApiKey]:
+        """Return the keys of a tenant, or of all, oldest first."""
+        asked: dict[str, Any] = {} if tenant is None else {"filter": {"metadata.tenant": tenant}}
+        found, cursor = list[ApiKey](), None
+        while True:
+            page = await self._documents.list(KEYS, values=True, limit=_PAGE, cursor=cursor, **asked)
+            found += [_key_of(one.key, one.value) for one in page.documents]  # type: ignore[attr-defined]
+            cursor = page.cursor
+            if cursor is None:
+                return sorted(found, key=lambda one: (one.created_at or datetime.min, one.id))
+
+    async def get(self, key_id: str) -> ApiKey | None:
+        """Return a key by its id, as it is stored now."""
+        found = await self._documents.get(KEYS, key_id) if _is_id(key_id) else None
+        return None if found is None else _key_of(key_id, found.value)
+
+    async def rotate(self, key_id: str, *, overlap: timedelta = OVERLAP) -> tuple[ApiKey, str]:
+        """Give a key a new text, and return both. The id stays.
+
+        Args:
+            key_id: The id of the key.
+            overlap: How long the earlier texts stay valid. Zero ends them at once.
+
+        Raises:
+            NotFound: There is no such key, or it is revoked or expired.
+        """
+        if overlap < timedelta():
+            raise InvalidInput("overlap", "must not be negative. Pass 0 to end the earlier text at once")
+        text, now = new_key_text(key_id), self._now()
+        until = now + overlap
+
+        def rotate(key: ApiKey) -> ApiKey:
+            if not key.is_active(now):
+                raise NotFound(key_id, "active key")
+            earlier = [
+                replace(one, until=until if one.until is None else min(one.until, until))
+                for one in key.secrets
+                if one.until is None or one.until > now
+            ]
+            kept = [one for one in earlier if one.until is not None and one.until > now]
+            return replace(key, secrets=(*kept, Secret(text.digest)))
+
+        return await self._change(key_id, rotate), text.text
+
+    async def revoke(self, key_id: str) -> ApiKey:
+        """End a key. Every process obeys within two seconds.
+
+        Raises:
+            NotFound: There is no such key, or it is revoked.
+        """
+
+        def revoke(key: ApiKey) -> ApiKey:
+            if key.revoked_at is not None:
+                raise NotFound(key_id, "active key")
+            return replace(key, revoked_at=self._now(), secrets=())
+
+        return await self._change(key_id, revoke)
+
+    async def verify(self, text: str) -> ApiKey | None:
+        """Return the key of a text; None if it is no text of an active key."""
+        parsed = parse_key_text(text)
+        if parsed is None:
+            return None
+        key = await self._recent(parsed.key_id)
+        # an unknown id takes as long as a wrong text
+        known = key or ApiKey(parsed.key_id, "", "reader", secrets=(Secret("0" * 64),))
+        return key if known.accepts(parsed, self._now()) else None
+
+    async def _recent(self, key_id: str) -> ApiKey | None:
+        """Return a key as it was at most `FRESH_FOR` ago.
+
+        Concurrent requests share one read.
+        """
+        noted = self._known.get(key_id)
+        if noted is not None and time.monotonic() - noted[0] < FRESH_FOR:
+            return noted[1]
+        read = self._reads.get(key_id)
+        if read is None:
+            read = asyncio.ensure_future(self._read(key_id))
+            self._reads[key_id] = read
+            read.add_done_callback(lambda _: self._reads.pop(key_id, None))
+        return await asyncio.shield(read)
+
+    async def _read(self, key_id: str) -> ApiKey | None:
+        begun = time.monotonic()
+        key = await self.get(key_id)
+        self._known.pop(key_id, None)
+        if key is not None:
+            self._known[key_id] = (begun, key)
+            while len(self._known) > _CACHED:
+                self._known.popitem(last=False)
+        return key
+
+    async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey:
+        """Change a stored key, and retry if another process changed it meanwhile."""
+        while True:
+            found = await self._documents.get(KEYS, key_id) if _is_id(key_id) else None
+            if found is None:
+                raise NotFound(key_id, "key")
+            key = change(_key_of(key_id, found.value))
+            try:
+                await self._documents.put(
+                    KEYS, key_id, _value(key), expected_version=found.version, metadata=_index(key)
+                )
+            except VersionConflict:
+                continue
+            self._known.pop(key_id, None)
+            return key
+
+
+async def require_durable(memory: Memory) -> None:
+    """Raise `ConfigError` if keys would be lost with the process."""
+    for store in await memory.admin.check():
+        if "mid" in store.tiers and not store.durable:
+            raise ConfigError(
+                f"keys and the audit log need a durable store, and '{store.store}' of tier 'mid' is none."
+                " Configure another one, or serve with --dev"
+            )
+
+
+def _is_id(text: str) -> bool:
+    return len(text) == ID_CHARS and text.isalnum() and text.isascii()
+
+
+def _scope_text(scope: Scope | Subtree | str) -> str:
+    if isinstance(scope, str):
+        scope = Subtree.parse(scope) if is_subtree_text(scope) else Scope.parse(scope)
+    return scope.text
+
+
+def _index(key: ApiKey) -> dict[str, Any]:
+    return {"tenant": key.tenant}
+
+
+def _value(key: ApiKey) -> dict[str, Any]:
+    return {
+        "tenant": key.tenant,
+        "role": key.role,
+        "scopes": list(key.scopes),
+        "name": key.name,
+        "created_at": _micros(key.created_at),
+        "expires_at": _micros(key.expires_at),
+        "revoked_at": _micros(key.revoked_at),
+        "secrets": [{"sha256": one.digest, "until": _micros(one.until)} for one in key.secrets],
+    }
+
+
+def _key_of(key_id: str, value: Any) -> ApiKey:
+    return ApiKey(
+        key_id,
+        value["tenant"],
+        value["role"],
+        tuple(value["scopes"]),
+        value["name"],
+        _moment(value["created_at"]),
+        _moment(value["expires_at"]),
+        _moment(value["revoked_at"]),
+        tuple(Secret(one["sha256"], _moment(one["until"])) for one in value["secrets"]),
+    )
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else micros(at)
+
+
+def _moment(at: int | None) -> datetime | None:
+    return None if at is None else moment(at)

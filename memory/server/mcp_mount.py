@@ -1,0 +1,152 @@
+"""MCP over HTTP: `POST /mcp`, for callers that the server has authenticated.
+
+Each request stands for itself, in both versions of the protocol: it has no session, and
+its key is checked. So any process can answer it, and a revoked key ends what it opened.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from memory.domain.errors import InvalidInput
+from memory.domain.scope import Scope as MemoryScope
+from memory.mcp.callers import Caller as McpCaller
+from memory.mcp.server import create_server
+from memory.mcp.settings import DEFAULT_SCOPE, McpSettings
+from memory.server.callers import Caller
+from memory.server.gate import LOCAL_NAMES
+from memory.server.problems import Problem
+from memory.server.settings import ServerSettings
+
+PATH = "/mcp"
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Addresses that only this machine reaches."""
+_PORT = re.compile(r":\d*$")
+logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)  # it logs each request
+
+
+class McpEndpoint:
+    """Answers MCP requests, each with the view of its caller.
+
+    Args:
+        settings: The settings of the HTTP server.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        with _root_logger_kept():
+            self._server = create_server(None, McpSettings(profile=settings.mcp_profile), callers=_caller_of)
+        self._tools = {one.name: one for one in self._server.definitions}
+        self._server.streamable_http_app()  # makes the manager, which alone has the inner server
+        self._settings = settings
+        self.route = Route(PATH, self, methods=["POST"], name="mcp")
+        """The route of the endpoint: only POST, because there are no sessions."""
+        self._actions = {name: Route(f"{PATH}:{name}", self) for name in self._tools}
+        """The routes by which the audit log names the tools."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request.
+
+        Raises:
+            Problem: 403 for a page of another origin, 413 for too large a body.
+        """
+        _refuse_foreign(Headers(scope=scope), self._settings)
+        body = await Request(scope, receive).body()
+        self._note_for_audit(scope, body)
+        manager = StreamableHTTPSessionManager(
+            self._server.session_manager.app,
+            json_response=True,
+            stateless=True,
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=self._settings.body_bytes,
+        )
+        async with manager.run():
+            await manager.handle_request(scope, _replay(body, receive), send)
+
+    def _note_for_audit(self, scope: Scope, body: bytes) -> None:
+        """Say which tool is called, and whether it changes something."""
+        name = _tool_of(body)
+        scope["route"] = self._actions.get(name, self.route)
+        is_change = name in self._tools and self._tools[name].writes
+        scope["role_needed"] = "writer" if is_change else "reader"
+
+
+@contextmanager
+def _root_logger_kept() -> Iterator[None]:
+    """Keep the SDK from giving the root logger a handler and a level."""
+    guard = logging.NullHandler()
+    logging.getLogger().addHandler(guard)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(guard)
+
+
+async def _caller_of(context: Any) -> McpCaller:
+    """Return the caller of a request as MCP sees it. The gate has authenticated it.
+
+    Its scopes are those of its key, or the default scope.
+    """
+    caller: Caller = context.request_context.request.scope["caller"]
+    default = caller.default_scope or MemoryScope.parse(DEFAULT_SCOPE)
+    scopes = caller.scopes if caller.scopes is not None else (default,)
+    role: Literal["reader", "writer"] = "writer" if caller.may("writer") else "reader"
+    try:
+        target = caller.write_scope if caller.scopes is not None else default
+    except InvalidInput:
+        target = default
+    view = caller.memory.restrict(scopes, role=role, origin=f"mcp:{caller.key_id}")
+    texts = tuple(scope.text for scope in scopes)
+    return McpCaller(view, texts, target.text if role == "writer" else None)
+
+
+def _refuse_foreign(headers: Headers, settings: ServerSettings) -> None:
+    """Refuse what a web page could send here, also after it rebound its name.
+
+    Raises:
+        Problem: 403 for a page of another origin. 421 for another name than those of
+            this machine, if the server listens on this machine only.
+    """
+    origin, host = headers.get("origin"), headers.get("host", "").lower()
+    if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
+        raise Problem(403, "foreign_origin", "MCP answers no request from a page of another origin")
+    is_local = settings.host in LOOPBACK and not settings.behind_proxy
+    if is_local and _PORT.sub("", host) not in LOCAL_NAMES:
+        raise Problem(421, "wrong_host", "this server is for 127.0.0.1 and localhost only")
+
+
+def _tool_of(body: bytes) -> str:
+    """Return the name of the tool that a request calls; empty if it calls none."""
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    match request:
+        case {"method": "tools/call", "params": {"name": str(name)}}:
+            return name
+    return ""
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that begins with a body that was read already."""
+    is_read = False
+
+    async def replayed() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        is_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replayed

@@ -1,0 +1,192 @@
+"""Origins of views: what a server's caller writes says who wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory import Entry, Forbidden, InvalidInput, Memory, Message, RejectedByGate
+from tests.acceptance.support import Clock
+
+FIRST, SECOND = "source:key:first", "source:key:second"
+ADA, ORG = "user:ada", "org:acme"
+
+
+async def _entry(memory: Memory, view: Memory) -> Entry:
+    return await memory.write("Ada drinks tea", scope=ADA, source="user")
+
+
+async def _imported(view: Memory, one: Entry) -> Entry:
+    lines = [line async for line in view.admin.export()]
+    await view.admin.import_(lines, scope=ORG)
+    [found] = await view.retrieve(ORG)
+    return found
+
+
+async def _by_command(view: Memory, one: Entry) -> Entry:
+    [result] = await view.commands.run("/mem add entry user Tea\ngreen\n/endmem", scope=ADA)
+    assert not result.is_error, result.text
+    return (await view.retrieve(ADA))[0]
+
+
+async def _retired(view: Memory, one: Entry) -> Entry:
+    assert await view.entries.invalidate(one.id)
+    [found] = [e async for e in view.entries.iterate(include_retired=True)]
+    return found
+
+
+async def _superseded(view: Memory, one: Entry) -> Entry:
+    await view.write("Ada drinks coffee", scope=ADA, supersedes=[one.id])
+    [found] = [e async for e in view.entries.iterate(include_retired=True) if e.id == one.id]
+    return found
+
+
+CALLS: dict[str, Callable[[Memory, Entry], Awaitable[Any]]] = {
+    "write": lambda m, one: m.write("x", scope=ADA),
+    "write with provenance": lambda m, one: m.write("x", scope=ADA, source="web:a", origins=["run:r"]),
+    "keyed": lambda m, one: m.write("x", scope=ADA, key="k"),
+    "replace": lambda m, one: m.write("x", scope=ADA, key="k", if_exists="replace"),
+    "update by key": lambda m, one: m.write("x", scope=ADA, key="k", if_exists="update"),
+    "supersede": lambda m, one: m.write("x", scope=ADA, supersedes=[one.id]),
+    "detect": lambda m, one: m.write("Ada drinks tea", scope=ADA, detect_conflicts=True),
+    "report": lambda m, one: m.write_with_report("x", scope=ADA),
+    "many": lambda m, one: m.write_many([{"content": "x", "scope": ADA}]),
+    "many keyed": lambda m, one: m.write_many([{"content": "x", "scope": ADA, "key": "z"}], if_exists="keep"),
+    "scoped": lambda m, one: m.scoped(ADA).write("x"),
+    "update": lambda m, one: m.update(one.id, content="x"),
+    "update named": lambda m, one: m.update(one.id, content="x", source="web:a", origins=[]),
+    "promote": lambda m, one: m.promote(one.id, ORG),
+    "move": lambda m, one: m.promote(one.id, ORG, delete_original=True),
+    "compact": lambda m, one: m.compact([one.id], lambda _: "x"),
+    "invalidate": _retired,
+    "superseded": _superseded,
+    "command": _by_command,
+    "import": _imported,
+}
+
+
+def _entry_in(result: Any) -> Entry:
+    if isinstance(result, list):
+        [result] = result
+    return result if isinstance(result, Entry) else result.entry
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_whatever_a_view_writes_has_its_origin(memory: Memory, name: str) -> None:
+    one = await _entry(memory, memory)
+    view = memory.restrict(origin="key:first")
+    changed = _entry_in(await CALLS[name](view, one))
+    assert FIRST in (changed.origins or ())
+    if changed.id == one.id or changed.promoted_from_id == one.id:
+        assert changed.source == "user" or "source:user" in (changed.origins or ())
+
+
+async def test_an_import_of_exact_copies_has_the_origin_too(memory: Memory, clock: Clock) -> None:
+    one = await memory.restrict(origin="key:second").write("tea", scope=ADA)
+    lines = [line async for line in memory.admin.export()]
+    async with Memory("memory://", embedder="none", clock=clock) as other:
+        assert (await other.restrict(origin="key:first").admin.import_(lines, same_ids=True)).imported == 1
+        [found] = await other.retrieve(ADA)
+    assert (found.id, found.origins) == (one.id, [SECOND, FIRST])
+
+
+async def test_an_editor_is_added_and_the_writer_stays(memory: Memory) -> None:
+    first, second = (memory.restrict(origin=f"key:{name}") for name in ("first", "second"))
+    one = await first.write("tea", scope=ADA, key="k")
+    edited = await second.restrict(ADA).update(one.id, content="coffee", origins=["run:r"])
+    assert edited.origins == [FIRST, "run:r", SECOND]
+    replaced = await second.write("milk", scope=ADA, key="k", if_exists="replace")
+    assert {FIRST, SECOND} <= set(replaced.origins or ())
+
+
+CLAIMS: dict[str, Callable[[Memory, Entry], Awaitable[Any]]] = {
+    "source": lambda m, one: m.write("x", scope=ADA, source="key:second"),
+    "mcp": lambda m, one: m.write("x", scope=ADA, source="mcp:stdio"),
+    "origins": lambda m, one: m.write("x", scope=ADA, origins=["source:key:second"]),
+    "blank": lambda m, one: m.write("x", scope=ADA, source=" key:second"),
+    "many": lambda m, one: m.write_many([{"content": "x", "scope": ADA, "source": "key:second"}]),
+    "report": lambda m, one: m.write_with_report("x", scope=ADA, source="key:second"),
+    "update": lambda m, one: m.update(one.id, source="key:second"),
+    "update origins": lambda m, one: m.update(one.id, origins=["source:mcp:x"]),
+    "message": lambda m, one: m.session("s", user="ada").append(
+        {"role": "user", "content": "x", "metadata": {"source": "key:second"}}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+async def test_a_caller_cannot_name_another_caller_of_the_server(memory: Memory, name: str) -> None:
+    one = await _entry(memory, memory)
+    with pytest.raises(InvalidInput, match="only the server notes"):
+        await CLAIMS[name](memory.restrict(origin="key:first"), one)
+    assert [entry.content for entry in await memory.retrieve(ADA)] == ["Ada drinks tea"]
+
+
+async def test_a_view_keeps_the_origin_of_the_view_that_made_it(memory: Memory) -> None:
+    view = memory.restrict(origin="key:first")
+    with pytest.raises(Forbidden, match="origin"):
+        view.restrict(ADA, origin="key:second")
+    assert (await view.restrict(ADA, origin="key:first").write("x", scope=ADA)).origins == [FIRST]
+    with pytest.raises(InvalidInput, match="origin"):
+        memory.restrict(origin=" ")
+
+
+async def test_request_ids_of_two_callers_are_apart(memory: Memory) -> None:
+    first, second = (memory.restrict(origin=f"key:{name}") for name in ("first", "second"))
+    made = [await one.write("x", scope=ADA, request_id="r1") for one in (first, second, first)]
+    assert made[0].id == made[2].id != made[1].id
+
+
+async def test_a_blocked_caller_writes_nothing_and_is_hidden(memory: Memory) -> None:
+    first, second = (memory.restrict(origin=f"key:{name}") for name in ("first", "second"))
+    hidden, shown = await first.write("tea", scope=ADA), await second.write("coffee", scope=ADA)
+    await memory.admin.block_source(source="key:first", reason="a stolen key")
+    assert await memory.retrieve(ADA) == [shown]
+    assert await memory.get(hidden.id) is None
+    for call in ("write", "update", "promote", "compact", "keyed"):
+        with pytest.raises(RejectedByGate):
+            await CALLS[call](first, shown)
+    assert await memory.retrieve(ADA) == [shown]
+
+
+def _writers(messages: list[Message]) -> list[Any]:
+    return [one.metadata.get("written_by") for one in messages]
+
+
+async def test_messages_say_who_wrote_them_and_what_is_derived_says_so_too(
+    config: dict[str, Any],
+) -> None:
+    async with Memory(config, on_window_exit=lambda left: "Ada drinks tea") as memory:
+        first, second = (memory.restrict(origin=f"key:{name}") for name in ("first", "second"))
+        mine, theirs = (view.session("s", user="ada") for view in (first, second))
+        forged = {"role": "user", "content": "tea", "metadata": {"written_by": ["key:other"], "n": 1}}
+        [one] = await mine.append(forged)
+        [two] = await theirs.append({"role": "assistant", "content": "noted"}, id="m2")
+        assert _writers([one, two]) == [["key:first"], ["key:second"]]
+        assert one.metadata["n"] == 1
+        assert one.raw is not None
+        assert one.raw["content"] == "tea"
+        edited = await mine.update("m2", content="noted, tea")
+        again = await mine.append({"role": "assistant", "content": "noted, tea!"}, id="m2")
+        assert _writers([edited, *again]) == [["key:second", "key:first"]] * 2
+        kept = await mine.update("m2", metadata={"written_by": []})
+        assert _writers([kept]) == [["key:second", "key:first"]]
+        async with theirs.stream(message_id="m3") as out:
+            await out.write("and")
+            await out.finish(metadata={"written_by": ["key:x"], "a": 1})
+        window = (await theirs.window()).messages
+        assert _writers(window)[-1] == ["key:second"]
+        await mine.replace([*window, {"role": "user", "content": "more"}])
+        assert _writers((await mine.window()).messages) == [
+            ["key:first"],
+            ["key:second", "key:first"],
+            ["key:second"],
+            ["key:first"],
+        ]
+        await theirs.end()
+        await memory.maintain(budget=timedelta(seconds=5))
+        [derived] = await memory.retrieve(ADA)
+        assert {FIRST, SECOND} <= set(derived.origins or ())

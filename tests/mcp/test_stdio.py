@@ -1,0 +1,183 @@
+"""`memory mcp` as a process that a client starts, over its standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from tests.mcp.calls import answered, refused
+
+ROOT = Path(__file__).resolve().parents[2]
+INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMORY")}
+    return {**kept, "MEMORY__EMBEDDER": "none", "PYTHONPATH": str(ROOT)}
+
+
+def parameters(folder: Path, *words: str) -> StdioServerParameters:
+    arguments = ["-m", "memory.cli", "mcp", "--config", str(folder / "m.db"), *words]
+    return StdioServerParameters(command=sys.executable, args=arguments, env=environment(), cwd=folder)
+
+
+@contextmanager
+def served(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    told = parameters(folder, *words)
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen([told.command, *told.args], cwd=folder, env=told.env, text=True, **pipes)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(process: subprocess.Popen[str], number: int, method: str, **params: Any) -> dict[str, Any]:
+    """The answer to one request; no other line comes before it."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    answer: dict[str, Any] = json.loads(process.stdout.readline())
+    assert answer["id"] == number
+    return answer
+
+
+@pytest.mark.nightly
+async def test_both_versions_of_the_protocol_share_a_memory(tmp_path: Path) -> None:
+    words = ("--scope", "user:ada")
+    for mode, protocol in (("legacy", "2025-11-25"), ("auto", "2026-07-28")):
+        async with Client(stdio_client(parameters(tmp_path, *words)), mode=mode) as client:
+            assert client.protocol_version == protocol
+            assert len((await client.list_tools()).tools) == 11
+            added = await answered(client, "add_memory", content="Ada likes tea", key="tea")
+            found = await answered(client, "search_memory", query="tea")
+            assert [one["id"] for one in found["entries"]] == [added["entry"]["id"]]
+
+
+@pytest.mark.nightly
+async def test_options_say_what_callers_see_and_do(tmp_path: Path) -> None:
+    async with Client(stdio_client(parameters(tmp_path, "--scope", "user:ada"))) as client:
+        await answered(client, "add_memory", content="Ada likes tea")
+    async with Client(stdio_client(parameters(tmp_path, "--scope", "user:bob", "--read-only"))) as client:
+        assert (await answered(client, "search_memory", query="tea"))["entries"] == []
+        assert (await refused(client, "add_memory", content="x"))[0] == "unknown_tool"
+
+
+@pytest.mark.nightly
+def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
+    with served(tmp_path, "--scope", "user:ada") as process:
+        assert process.stdin is not None
+        process.stdin.write("this is not JSON\n\n{}\n[]\n\x00\n" + "x" * 5_000_000 + "\n")
+        assert "result" in ask(process, 1, "initialize", **INITIALIZE)
+        assert "error" in ask(process, 2, "no/method")
+        assert "result" in ask(process, 3, "tools/call", name="list_memories", arguments={})
+        out, _ = process.communicate(timeout=60)
+        assert [json.loads(line)["jsonrpc"] for line in out.splitlines()] == []
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
+def test_a_signal_ends_it_and_loses_nothing_acknowledged(tmp_path: Path, number: signal.Signals) -> None:
+    call = {"name": "add_memory", "arguments": {"content": "Ada likes tea"}}
+    with served(tmp_path, "--scope", "user:ada") as process:
+        ask(process, 1, "initialize", **INITIALIZE)
+        assert not ask(process, 2, "tools/call", **call)["result"].get("isError")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, "Traceback" in err) == (0, "", False)
+    with served(tmp_path, "--scope", "user:ada") as process:
+        ask(process, 1, "initialize", **INITIALIZE)
+        listed = ask(process, 2, "tools/call", name="list_memories", arguments={})
+        assert len(listed["result"]["structuredContent"]["entries"]) == 1
+
+
+@pytest.mark.nightly
+def test_calls_that_a_kill_cut_off_are_repeated_without_loss_or_double(tmp_path: Path) -> None:
+    def call(n: int) -> dict[str, Any]:
+        return {"name": "add_memory", "arguments": {"content": f"fact {n}", "request_id": f"r{n}"}}
+
+    acknowledged: dict[int, str] = {}
+    for killed_after in (10, 40, None):
+        with served(tmp_path, "--scope", "user:ada", "--token-budget", "100000") as process:
+            ask(process, 0, "initialize", **INITIALIZE)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for n in range(1, 101):  # without waiting for an answer
+                request = {"jsonrpc": "2.0", "id": n, "method": "tools/call", "params": call(n)}
+                process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            for _ in range(killed_after or 100):
+                answer = json.loads(process.stdout.readline())
+                entry = answer["result"]["structuredContent"]["entry"]["id"]
+                assert acknowledged.setdefault(answer["id"], entry) == entry
+            if killed_after is not None:
+                process.kill()
+                continue
+            listed = ask(process, 101, "tools/call", name="list_memories", arguments={"limit": 100})
+            entries = listed["result"]["structuredContent"]
+            assert entries.get("cursor") is None
+            assert {one["id"] for one in entries["entries"]} == set(acknowledged.values())
+            assert len(entries["entries"]) == 100
+
+
+@pytest.mark.nightly
+async def test_a_store_that_cannot_be_opened_is_an_error_result(tmp_path: Path) -> None:
+    (tmp_path / "m.db").write_text("this is no database " * 500)
+    async with Client(stdio_client(parameters(tmp_path))) as client:
+        assert len((await client.list_tools()).tools) == 11
+        for _ in range(2):
+            assert (await refused(client, "list_memories"))[0] != "internal"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--scope", "ada"], "scope"),
+        (["--tools", "ad_memory"], "tools"),
+        (["--token-budget", "1"], "token_budget"),
+        (["--read-only", "--allow-delete"], "allow_delete"),
+    ],
+)
+def test_a_wrong_option_ends_it_at_once(tmp_path: Path, words: list[str], named: str) -> None:
+    told = parameters(tmp_path, *words)
+    ended = subprocess.run(
+        [told.command, *told.args],
+        cwd=tmp_path,
+        env=told.env,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert ended.returncode == 4
+    assert f"error: {named}: " in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_the_first_answer_waits_for_no_store_and_no_model() -> None:
+    """They take longer to load than a client should wait."""
+    heavy = ("memory.facade", "memory.orchestrator", "memory.adapters", "sqlalchemy", "numpy", "tokenizers")
+    script = "import sys, memory.cli.main, memory.cli.mcp, memory.mcp.stdio\nprint(*sys.modules)"
+    command = [sys.executable, "-c", script]
+    loaded = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "memory.mcp.stdio" in loaded
+    assert [one for one in loaded if one.startswith(heavy)] == []

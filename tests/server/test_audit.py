@@ -1,0 +1,219 @@
+"""The audit log: what it records, when, and what it never has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory import InvalidInput, Memory, StoreUnavailable
+from memory.server.identity import RESERVED_TENANT, AuditLog, AuditRecord
+from tests.server.callers import KeyServer, key_server
+
+AUDIT, ENTRIES = "/v1/admin/audit", "/v1/memory/entries"
+SECRET = "zanzibar-4711"  # noqa: S105 - a text to look for
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[KeyServer]:
+    async with (
+        Memory(f"sqlite:///{tmp_path / 'memory.db'}", embedder="none") as memory,
+        key_server(memory) as server,
+    ):
+        yield server
+
+
+async def stored(server: KeyServer) -> list[dict[str, Any]]:
+    """The records that another process would find now, oldest first."""
+    log = AuditLog(server.memory, keep=timedelta(days=1))
+    return [one.to_dict() for one in reversed((await log.list(limit=1000)).records)]
+
+
+async def settled(server: KeyServer) -> list[dict[str, Any]]:
+    await server.audit.flush()
+    return await stored(server)
+
+
+async def test_writes_denials_and_administration_are_recorded(server: KeyServer) -> None:
+    writer, reader = await server.key("acme", "writer"), await server.key("acme", "reader")
+    body = {"scope": "user:ada", "content": SECRET}
+    made = await server.call(writer, "POST", ENTRIES, json=body, headers={"X-Request-Id": "r-1"})
+    assert made.headers["X-Request-Id"] == "r-1"
+    entry_id = made.json()["id"]
+    await server.call(reader, "GET", f"{ENTRIES}/{entry_id}")
+    await server.call(reader, "GET", ENTRIES, params={"query": SECRET, "scope": "user:ada"})
+    await server.call(reader, "DELETE", f"{ENTRIES}/{entry_id}")
+    await server.call(None, "GET", ENTRIES)
+    await server.call(writer, "DELETE", f"{ENTRIES}/{entry_id}")
+    found = [(one["action"], one["outcome"]) for one in await settled(server)]
+    assert sorted(found) == sorted(
+        [
+            (f"POST {ENTRIES}", 201),
+            (f"DELETE {ENTRIES}/{{entry_id}}", 403),
+            ("authenticate", 401),
+            (f"DELETE {ENTRIES}/{{entry_id}}", 200),
+        ]
+    )
+    records = await stored(server)
+    write = next(one for one in records if one["outcome"] == 201)
+    assert write["request_id"] == "r-1"
+    assert write["tenant"] == "acme"
+    assert len(write["key_id"]) == 10
+    deletion = next(one for one in records if one["outcome"] == 200)
+    assert deletion["targets"] == [entry_id]
+
+
+async def test_no_record_has_content_scopes_or_keys(server: KeyServer) -> None:
+    writer = await server.key("acme", "writer")
+    scope = "user:ada@example.com"
+    for given in (
+        {"json": {"scope": scope, "content": SECRET, "title": SECRET, "tags": [SECRET]}},
+        {"json": {"scope": scope, "content": SECRET, "nonsense": SECRET}},
+        {"json": {"scope": SECRET, "content": SECRET}},
+        {"content": SECRET.encode(), "headers": {"Content-Type": "application/json"}},
+    ):
+        await server.call(writer, "POST", ENTRIES, **given)
+    await server.call(writer, "DELETE", ENTRIES, params={"scope": scope, "tag": SECRET})
+    await server.call(writer, "POST", f"/v1/{SECRET}/x", json={})
+    await server.call(writer, "DELETE", f"{ENTRIES}/{SECRET}")
+    await server.call(f"{writer[:-1]}!", "POST", ENTRIES, json={})
+    await settled(server)
+    lines = [line async for line in server.memory.for_tenant(RESERVED_TENANT).admin.export("path:audit/**")]
+    text = json.dumps(lines)
+    assert len(await stored(server)) >= 7
+    for hidden in (SECRET, scope, "ada@", writer, writer.rpartition("_")[2]):
+        assert hidden not in text
+
+
+async def test_deletions_and_administration_are_stored_before_the_answer(server: KeyServer) -> None:
+    admin, operator = await server.key("acme", "admin"), await server.key("ops", "operator")
+    made = await server.call(admin, "POST", ENTRIES, json={"scope": "user:ada", "content": "tea"})
+    assert await stored(server) == []
+    for number, (key, method, path, given) in enumerate(
+        [
+            (admin, "DELETE", f"{ENTRIES}/{made.json()['id']}", {}),
+            (admin, "POST", "/v1/admin/keys", {"json": {"role": "reader"}}),
+            (operator, "DELETE", "/v1/admin/tenants/acme", {}),
+        ],
+        start=1,
+    ):
+        answer = await server.call(key, method, path, **given)
+        assert answer.status_code < 300, answer.text
+        assert len(await stored(server)) == number
+    erased = (await stored(server))[-1]
+    assert erased["targets"] == ["tenant:acme"]
+    assert [one["action"].split()[0] for one in await stored(server)] == ["DELETE", "POST", "DELETE"]
+
+
+async def test_other_records_are_stored_within_a_second(server: KeyServer) -> None:
+    writer = await server.key("acme", "writer")
+    await server.call(writer, "POST", ENTRIES, json={"scope": "user:ada", "content": "tea"})
+    begun = time.monotonic()
+    while not await stored(server):
+        assert time.monotonic() - begun < 10
+        await asyncio.sleep(0.05)
+
+
+async def test_a_record_that_cannot_be_stored_is_no_success(server: KeyServer, monkeypatch: Any) -> None:
+    admin = await server.key("acme", "admin")
+    kept = server.audit._put
+
+    async def fail(records: Any) -> None:
+        raise StoreUnavailable("mid", "it is away")
+
+    monkeypatch.setattr(server.audit, "_put", fail)
+    answer = await server.call(admin, "POST", "/v1/admin/keys", json={"role": "reader"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "audit_unavailable")
+    monkeypatch.setattr(server.audit, "_put", kept)
+    assert [one["action"] for one in await settled(server)] == ["POST /v1/admin/keys"]
+
+
+async def test_reads_are_recorded_if_a_setting_says_so(server: KeyServer) -> None:
+    async with key_server(server.memory, audit={"reads": True}) as other:
+        reader = await other.key("acme", "reader")
+        await other.call(reader, "GET", ENTRIES, params={"scope": "user:ada"})
+        [one] = await settled(other)
+    assert (one["action"], one["outcome"]) == (f"GET {ENTRIES}", 200)
+    assert one["targets"][0].startswith("scope#")
+
+
+async def test_requests_without_a_key_do_not_fill_the_log(server: KeyServer) -> None:
+    await asyncio.gather(*(server.call("mt_x", "GET", ENTRIES) for _ in range(50)))
+    records = await settled(server)
+    assert sum(one["count"] for one in records) == 50
+    assert len(records) < 50
+
+
+async def test_admins_see_their_tenant_and_operators_all(server: KeyServer) -> None:
+    admin, operator = await server.key("acme", "admin"), await server.key("ops", "operator")
+    other = await server.key("other", "writer")
+    for key in (admin, operator, other):
+        await server.call(key, "POST", ENTRIES, json={"scope": "user:ada", "content": "tea"})
+    await server.audit.flush()
+
+    async def listed(caller: str, **params: Any) -> list[dict[str, Any]]:
+        answer = await server.call(caller, "GET", AUDIT, params=params)
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["records"]
+        return found
+
+    assert {one["tenant"] for one in await listed(admin)} == {"acme"}
+    assert {one["tenant"] for one in await listed(operator)} == {"acme", "ops", "other"}
+    assert {one["tenant"] for one in await listed(operator, tenant="other")} == {"other"}
+    assert (await server.call(admin, "GET", AUDIT, params={"tenant": "other"})).status_code == 404
+    assert (await server.call(other, "GET", AUDIT)).status_code == 403
+    assert (await server.call(admin, "GET", AUDIT, params={"since": "soon"})).status_code == 400
+    key_id = (await listed(admin))[0]["key_id"]
+    assert await listed(admin, key=key_id)
+    assert await listed(admin, key="nobody") == []
+
+
+async def test_pages_lose_and_repeat_nothing(server: KeyServer) -> None:
+    log, start = server.audit, datetime(2030, 1, 1, tzinfo=UTC)
+    for number in range(25):
+        at = start + timedelta(seconds=number)
+        log.note(AuditRecord(at, "acme", f"k{number % 3}", "POST /x", 200, f"r{number}"))
+        if number % 4 == 3:
+            await log.flush()
+    await log.flush()
+    for limit in (1, 3, 7, 25, 40):
+        found, cursor = list[str](), None
+        while True:
+            page = await log.list(tenant="acme", limit=limit, cursor=cursor)
+            found += [one.request_id for one in page.records]
+            assert len(page.records) <= limit
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert found == [f"r{number}" for number in reversed(range(25))]
+    since = await log.list(tenant="acme", since=start + timedelta(seconds=20), key_id="k2")
+    assert [one.request_id for one in since.records] == ["r23", "r20"]
+    for bad in ("x", "/", "a/b", "1/9999999"):
+        with pytest.raises(InvalidInput):
+            await log.list(tenant="acme", cursor=bad)
+
+
+async def test_an_erased_tenant_leaves_its_records(server: KeyServer) -> None:
+    writer, operator = await server.key("acme", "writer"), await server.key("ops", "operator")
+    await server.call(writer, "POST", ENTRIES, json={"scope": "user:ada", "content": "tea"})
+    await server.audit.flush()
+    assert (await server.call(operator, "DELETE", "/v1/admin/tenants/acme")).status_code == 200
+    assert {one["tenant"] for one in await stored(server)} == {"acme", "ops"}
+    for reserved in (RESERVED_TENANT, "~memory"):
+        answer = await server.call(operator, "DELETE", f"/v1/admin/tenants/{reserved}")
+        assert answer.status_code == 404
+    assert len(await stored(server)) >= 2
+
+
+async def test_records_end_after_their_time(server: KeyServer) -> None:
+    await server.audit.store(AuditRecord(datetime.now(UTC), "acme", "k", "POST /x", 200, "r"))
+    page = await server.memory.for_tenant(RESERVED_TENANT).documents.list("path:audit/**")
+    expires = page.documents[0].expires_at
+    assert expires is not None
+    assert timedelta(days=29) < expires - datetime.now(UTC) < timedelta(days=31)
