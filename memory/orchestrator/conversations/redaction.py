@@ -126,7 +126,7 @@ class Redaction:
         while (event := await log.find(message_id)) is not None:
             if is_later(event.created_at, request):
                 break
-            if await self._erase_at(log, event):
+            if await self._erase_at(log, event, request):
                 return True
             await patience.wait()
         if request is None or not request.repeats:
@@ -134,18 +134,19 @@ class Redaction:
         found = await log.find(message_id, redacted=True)
         erased = [event async for _, event in log.erasures_of([message_id])]
         erased += [] if found is None or not found.is_redacted else [found]
-        for event in erased:  # the earlier attempt may have been cut off before it did this
+        mine = [event for event in erased if event.was_made_by(request)]
+        for event in mine:  # the earlier attempt may have been cut off before it did this
             await self._finish(log, event)
-        return bool(erased)
+        return bool(mine)
 
-    async def _erase_at(self, log: Log, event: Event) -> bool:
+    async def _erase_at(self, log: Log, event: Event, request: RequestMark | None = None) -> bool:
         """Erase a message; false if it has changed since it was read."""
         owed = (
             *reset_answers(event.owed),
             PendingStep(REDACT, REDACT),
             *self._sessions.passages.owed_by_erasing(event),
         )
-        redacted = await log.redact(event, owed)
+        redacted = await log.redact(event, owed, request)
         if redacted is None:
             return False
         await self._finish(log, redacted)

@@ -944,17 +944,19 @@ class Log:
             event, new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))
         )
 
-    async def redact(self, event: Event, owed: tuple[PendingStep, ...]) -> Event | None:
+    async def redact(
+        self, event: Event, owed: tuple[PendingStep, ...], request: RequestMark | None = None
+    ) -> Event | None:
         """Erase the content of a message; None if it has changed since it was read.
 
-        The event gets the pending steps `owed`.
+        The event gets the pending steps `owed`, and the mark of the request.
         """
         now = self._placement.now()
         version = version_at(now, event.version)
         owed = (*owed, *self._uploads.drop_steps(self.life, event.draft.artifacts, (), None, version))
-        return await self._put_over(
-            event, event.as_redacted(owed, self.life.session_id, version=version, now=now), erases=True
-        )
+        new = event.as_redacted(owed, self.life.session_id, version=version, now=now)
+        new = new if request is None else new.with_made_by(request)
+        return await self._put_over(event, new, erases=True)
 
     async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
         self._being_said.pop(event.given_id or "", None)
