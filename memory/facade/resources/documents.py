@@ -468,7 +468,7 @@ def _info_from(asked: ChangeRequest, noted: Mapping[str, Any]) -> DocumentInfo:
 async def _change_requests(changes: object) -> list[ChangeRequest]:
     asked: list[ChangeRequest] = []
     for number, change in enumerate(validation.sequence("changes", changes, at_most=MAX_GROUP)):
-        try:
+        with validation.item("changes", number):
             if isinstance(change, DocumentPut):
                 asked.append(await _put_request(change))
             elif isinstance(change, DocumentDelete):
@@ -476,9 +476,6 @@ async def _change_requests(changes: object) -> list[ChangeRequest]:
             else:
                 kind = type(change).__name__
                 raise InvalidInput("", f"must be a DocumentPut or DocumentDelete, not {kind}")
-        except InvalidInput as error:
-            path = f"changes[{number}]" + (f".{error.field}" if error.field else "")
-            raise InvalidInput(path, error.problem) from None
     named = [(one.scope, one.key) for one in asked]
     if twice := next((one for one in named if named.count(one) > 1), None):
         raise InvalidInput("changes", f"name the key {twice[1]!r} twice. Name each document once per call")

@@ -198,7 +198,7 @@ async def check_arguments(memory: Any, table: list[tuple[str, str, str]]) -> Non
     for call, wrong, right in table:
         with pytest.raises(WrongArguments) as caught:
             await done(calls[call]({wrong: "x"}))
-        assert caught.value.field == wrong
+        assert caught.value.field == (f"drafts[0].{wrong}" if call == "write_many" else wrong)
         assert isinstance(caught.value, TypeError)
         assert isinstance(caught.value, InvalidInput)
         assert str(caught.value).startswith(f"{wrong}: is no argument of "), (call, wrong)
