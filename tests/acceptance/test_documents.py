@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -298,6 +299,8 @@ async def test_a_document_without_a_chunk_stops_no_list(memory: Memory) -> None:
         await memory.documents.put(USER, key, {"n": 1, "text": "x" * 300_000 * (key == "c")})
     with pytest.raises(CorruptRecord):
         await memory.documents.get(USER, "b")
+    (damaged,) = [one for audit in await memory.admin.audit() for one in audit.damaged]
+    assert re.fullmatch(r"documents \S+ of tenant \S+: a chunk is missing", damaged)
     for asked in ({"values": True}, {"filter": {"value.n": 1}}, {"filter": {"value.n": 1}, "values": True}):
         page = await memory.documents.list(USER, **asked)
         assert ([one.key for one in page.documents], page.damaged) == (["a", "c"], 1), asked

@@ -476,8 +476,9 @@ class Admin:
         """Compare the indexes of each store with its records, and report differences.
 
         Indexes are all that a store derives from its records: word indexes, statistics
-        and registries. The call reads every record of every tenant, and may take long.
-        A store that does not answer is reported, and raises nothing.
+        and registries. Damaged records are named too, and documents that lost a chunk.
+        The call reads every record of every tenant, and may take long. A store
+        that does not answer is reported, and raises nothing.
 
         Args:
             repair: Rebuild indexes that differ.
