@@ -650,11 +650,13 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
                 "sessions_left": list(of_scope.sessions_left),
                 "scopes": of_scope.scopes,
                 "documents": of_scope.documents,
+                "held": list(of_scope.held),
             }
             documents = f" and {of_scope.documents} documents" if of_scope.documents else ""
             left = _sessions_left_text(whole, of_scope.sessions_left)
             said = f"{of_scope} entries{documents} of {whole} {would}{left}"
             said += _scopes_text(whole, of_scope.scopes)
+            said += "".join(f"\nleft under legal hold: the derived entry {one}" for one in of_scope.held)
             count = int(of_scope) + of_scope.documents
         elif person is not None:
             of_user = await memory.admin.erase_user(Scope.user(person), dry_run=dry_run)

@@ -867,7 +867,7 @@ class BlockingLegalHolds:
         name: str,
         *,
         reason: str,
-        scope: Scope | str | None = ...,
+        scope: Scope | Subtree | str | None = ...,
         user: str | Scope | None = ...,
         entry_id: str | None = ...,
         tenant: bool = ...,

@@ -288,9 +288,7 @@ async def test_a_memory_without_an_embedder_leaves_no_vector_of_an_earlier_text(
         tagged = await memory.write("rum tagged", scope=USER, key="tagged")
         dropped = await memory.write("rum dropped", scope=USER, vector=UP)
         await memory.update(own[3].id, tags=["bad"], agent="bad")
-        promoted = [
-            await memory.write("rum here", scope=SESSION, **options) for options in ({"vector": UP}, {})
-        ]
+        promoted = [await memory.write("rum here", scope=SESSION, vector=vector) for vector in (UP, None)]
     async with Memory(config, clock=clock) as memory:
         await memory.update(own[0].id, tags=["new"])
         await memory.update(own[1].id, content=own[1].content)

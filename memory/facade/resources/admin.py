@@ -80,7 +80,8 @@ class Admin:
 
         Returns:
             The number of entries. Its `sessions_left` names the sessions that stay, and
-            its `scopes` counts the erased scopes of a subtree.
+            its `scopes` counts the erased scopes of a subtree. Its `held` has the ids
+            of derived entries in other scopes that stay under legal hold.
 
         Raises:
             LegalHoldActive: The scope, or an entry in it, is under legal hold. Nothing

@@ -44,6 +44,7 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark, is_later
+from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Partition, PendingStep, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
@@ -352,7 +353,8 @@ class Redaction:
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
         sessions, messages, held = 0, 0, dict[str, None]()
         erased: Erased = Counter()
-        for session_id in await self._sessions_of(tenant, user):
+        of_user = await self._sessions_of(tenant, user)
+        for session_id in of_user:
             try:
                 await self._sessions.delete(tenant, session_id)
                 sessions += 1
@@ -387,7 +389,17 @@ class Redaction:
             erased = await self._erasure.erase(Partition(tenant, Scope.user(user).text))
         except LegalHoldActive as error:
             held[f"scope user:{user}: {error}"] = None
+        scopes = {Scope.user(user).text, *(one.scope for one in said)}
+        scopes |= {text for one in of_user for text in (scope_of(one), Scope.session(one).text)}
+        held |= await self._held_derived(tenant, scopes)
         return ErasedUser(sessions, messages, entries_of(erased), list(held), documents_of(erased))
+
+    async def _held_derived(self, tenant: str, scopes: set[str]) -> dict[str, None]:
+        """Return a sentence for each held entry that was made of erased data."""
+        if self._erasure.held_derived is None:
+            return {}
+        left = await self._erasure.held_derived(tenant, scopes.__contains__)
+        return {f"entry {name}, made of erased data: {error}": None for name, error in left.items()}
 
     async def _sessions_of(self, tenant: str, user: str) -> Sequence[str]:
         found, cursor = list[str](), None

@@ -355,6 +355,7 @@ def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -
         "sessions_left": [],
         "scopes": 1,
         "documents": 0,
+        "held": [],
         "dry_run": False,
     }
     assert memory("forget", "--scope", "user:ada", "--yes").exit_code == 1
