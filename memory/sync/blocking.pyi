@@ -522,6 +522,17 @@ class BlockingDocuments:
         limit: int | None = ...,
         cursor: str | None = ...,
     ) -> DocumentPage: ...
+    def iterate(
+        self,
+        scope: Scope | Subtree | str,
+        *,
+        prefix: str = ...,
+        start: str | None = ...,
+        stop: str | None = ...,
+        reverse: bool = ...,
+        filter: FilterInput | None = ...,
+        values: bool = ...,
+    ) -> Iterator[DocumentInfo]: ...
 
 class BlockingCommands:
     def __init__(self, access: Access) -> None: ...
