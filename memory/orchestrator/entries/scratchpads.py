@@ -238,10 +238,11 @@ class Scratchpads:
         nonce = self._placement.nonce() if request is None else request.text
 
         async def clear_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
-            if last <= end.cleared:
+            upto = max(last, end.cleared)
+            if upto == end.cleared:
                 await self._refuse_repeat(partition, nonce)
                 raise _ClearedByAnother
-            return {"cleared": last, "bytes": 0, "size": await self._size_behind(partition, last)}
+            return {"cleared": upto, "bytes": 0, "size": await self._size_behind(partition, upto)}
 
         try:
             row = await self._put(partition, nonce, clear_fields)
