@@ -11,13 +11,16 @@ from memory.cli.command import Cli, command
 from memory.cli.options import (
     AsOfOption,
     CursorOption,
+    DataOption,
     KnownAtOption,
     MetadataOption,
     ScopeOption,
     TagsOption,
+    VectorOption,
     drop_none,
     expiry,
     json_object,
+    json_value,
     moment,
 )
 from memory.cli.short_ids import id_of, ids_of, numbers_of
@@ -67,6 +70,11 @@ async def write(
     run: Annotated[str | None, typer.Option(help="The run of that agent.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
+    data: DataOption = None,
+    vector: VectorOption = None,
+    no_search: Annotated[
+        bool, typer.Option("--no-search", help="Keep the entry out of searches. It can still be read.")
+    ] = False,
     confidence: Annotated[
         float | None, typer.Option(help="The confidence, from 0 to 1. Promotion rules can ask for it.")
     ] = None,
@@ -152,6 +160,9 @@ async def write(
         run=run,
         tags=tag,
         metadata=json_object("metadata", metadata),
+        data=json_value("data", data, '{"price": 3}'),
+        vector=json_value("vector", vector, "[0.1, 0.2]"),
+        searchable=False if no_search else None,
         key=key,
     )
     options |= drop_none(
@@ -650,11 +661,13 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
                 "sessions_left": list(of_scope.sessions_left),
                 "scopes": of_scope.scopes,
                 "documents": of_scope.documents,
+                "held": list(of_scope.held),
             }
             documents = f" and {of_scope.documents} documents" if of_scope.documents else ""
             left = _sessions_left_text(whole, of_scope.sessions_left)
             said = f"{of_scope} entries{documents} of {whole} {would}{left}"
             said += _scopes_text(whole, of_scope.scopes)
+            said += "".join(f"\nleft under legal hold: the derived entry {one}" for one in of_scope.held)
             count = int(of_scope) + of_scope.documents
         elif person is not None:
             of_user = await memory.admin.erase_user(Scope.user(person), dry_run=dry_run)

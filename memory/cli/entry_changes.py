@@ -10,12 +10,15 @@ import typer
 
 from memory.cli.command import Cli, command, is_utf8
 from memory.cli.options import (
+    DataOption,
     MetadataOption,
     OptionalScope,
     TagsOption,
+    VectorOption,
     drop_none,
     expiry,
     json_object,
+    json_value,
     moment,
 )
 from memory.cli.short_ids import id_of, ids_of, numbers_of
@@ -57,6 +60,8 @@ async def update(
     source: Annotated[str | None, typer.Option(help="The source of the change.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
+    data: DataOption = None,
+    vector: VectorOption = None,
     expires: Annotated[
         str | None,
         typer.Option(
@@ -75,8 +80,8 @@ async def update(
 ) -> None:
     """Change an entry and keep its earlier version.
 
-    New tags replace the old ones; metadata is merged. Fields that are not given stay as
-    they are.
+    New tags and data replace the old ones; metadata is merged. Fields that are not
+    given stay as they are.
     """
     from memory.cli import rendering
 
@@ -87,6 +92,8 @@ async def update(
         source=source,
         tags=tag,
         metadata=json_object("metadata", metadata),
+        data=json_value("data", data, '{"price": 3}'),
+        vector=json_value("vector", vector, "[0.1, 0.2]"),
         expected_version=expected_version,
     )
     changes |= drop_none(expires_at=expiry("expires", expires))

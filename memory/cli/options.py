@@ -26,6 +26,14 @@ TagsOption = Annotated[
 MetadataOption = Annotated[
     str | None, typer.Option("--metadata", metavar="JSON", help="Metadata, as a JSON object.")
 ]
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", metavar="JSON", help="Structured content beside the text: an object or a list."),
+]
+VectorOption = Annotated[
+    str | None,
+    typer.Option("--vector", metavar="JSON", help="A vector of your own, as a JSON list of numbers."),
+]
 AsOfOption = Annotated[
     str | None,
     typer.Option("--as-of", metavar="TIME", help="Show what was true at this time (ISO 8601 with a zone)."),
@@ -73,17 +81,23 @@ def expiry(field: str, text: str | None) -> Any:
 
 def json_object(field: str, text: str | None) -> dict[str, Any] | None:
     """Parse the JSON object that an option gives."""
+    from memory.domain import validation
+
+    return None if text is None else validation.json_object(field, json_value(field, text))
+
+
+def json_value(field: str, text: str | None, example: str = '{"confidence": 0.9}') -> Any:
+    """Parse the JSON that an option gives; None if it is not given."""
     import json
 
-    from memory.domain import validation
     from memory.domain.errors import InvalidInput
 
     if text is None:
         return None
     try:
-        return validation.json_object(field, json.loads(text))
+        return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as exc:
-        raise InvalidInput(field, f"is not a JSON object such as '{{\"confidence\": 0.9}}' ({exc})") from None
+        raise InvalidInput(field, f"is not JSON such as '{example}' ({exc})") from None
 
 
 def drop_none(**options: Any) -> dict[str, Any]:

@@ -64,6 +64,14 @@ class InvalidInput(MemoryTiersError, ValueError):
         self.field = field
         self.problem = problem
 
+    def inside(self, place: str) -> InvalidInput:
+        """Return the error of a check inside a place, such as an item of a list."""
+        kind = WrongArguments if isinstance(self, WrongArguments) else InvalidInput
+        names = str(self).removesuffix(f": {self.problem}")
+        error = kind(f"{place}.{names}" if names else place, self.problem)
+        error.field = f"{place}.{self.field}" if self.field else place
+        return error
+
 
 class WrongArguments(InvalidInput, TypeError):
     """Raised for a call with arguments that its signature does not accept.
@@ -239,9 +247,10 @@ class PartialWrite(Conflict):
     def __init__(self, written: Mapping[int, Entry], conflicts: Mapping[int, Conflict]) -> None:
         first = min(conflicts)
         named = ", ".join(map(str, sorted(conflicts)[:20])) + ", …" * (len(conflicts) > 20)
+        others = "; all others are stored" if written else ""
         super().__init__(
             f"{len(conflicts)} of {len(written) + len(conflicts)} drafts were not stored, at position"
-            f" {named}; all others are stored. Position {first}: {conflicts[first]}"
+            f" {named}{others}. Position {first}: {conflicts[first]}"
         )
         self.existing_id = conflicts[first].existing_id
         self.deleted_at = conflicts[first].deleted_at

@@ -25,6 +25,7 @@ from memory.domain.filters import (
     check_path,
     check_size,
     comparison,
+    whole_of,
 )
 
 SHORT = ("types", "tags", "any_tags", METADATA, DATA, "since", "before")
@@ -100,7 +101,7 @@ def _condition(key: object, value: object, field: str, room: int) -> Filter:
     if value is None and key in SHORT:
         return AllOf(())
     if key in JSON and isinstance(value, Mapping):
-        return _all_of([_inside((key, _text(name)), one, room) for name, one in value.items()])
+        return _keys_of((key,), value, room)
     if key == VALUE:
         _not_an_object(f"{field}.{key}", value)
     if key in SHORT and not (key in FIELDS and isinstance(value, Mapping)):
@@ -123,8 +124,22 @@ def parse_path(key: str, field: str = "indexes") -> tuple[str, ...]:
     return check_path(path) if path[0] in JSON and len(path) > 1 else path
 
 
-def _text(key: object) -> str:
-    return validation.text("filter.metadata", key)
+def _is_operator(name: object) -> bool:
+    return isinstance(name, str) and (name.startswith("$") or name in _SYMBOLS or f"${name}" in OPERATORS)
+
+
+def _keys_of(path: tuple[str, ...], value: Mapping[Any, object], room: int) -> Filter:
+    """Return the filter on the values under these keys of the object at a path."""
+    field = "filter." + ".".join(path)[:80]
+    name = next((one for one in value if _is_operator(one)), None)
+    if name is not None:
+        here, shown = ".".join(path)[:80], str(name)[:80]
+        escape = f"A key of that name is written {{'{here}.{shown}': …}}"
+        if len(path) == 1:
+            raise InvalidInput(f"{field}.{shown}", f"{whole_of(here)} {escape}")
+        sign = _SYMBOLS.get(name, f"${name}")
+        raise InvalidInput(field, f"is {name!r} an operator? Write {{'{sign}': …}}. {escape}")
+    return _all_of([_inside((*path, validation.text(field, name)), one, room) for name, one in value.items()])
 
 
 def _combination(key: str, value: object, field: str, room: int) -> Filter:
@@ -149,15 +164,7 @@ def _inside(path: tuple[str, ...], value: object, room: int) -> Filter:
         )
     if any(isinstance(name, str) and name.startswith("$") for name in value):
         return _operations(path, value)
-    bare = next((name for name in value if name in _SYMBOLS or f"${name}" in OPERATORS), None)
-    if bare is not None:
-        here, sign = ".".join(path)[:80], _SYMBOLS.get(bare, f"${bare}")
-        raise InvalidInput(
-            f"filter.{here}",
-            f"is {bare!r} an operator? Write {{'{sign}': …}}. A key of that name is written"
-            f" {{'{here}.{bare}': …}}",
-        )
-    return _all_of([_inside((*path, _text(name)), one, room - 1) for name, one in value.items()])
+    return _keys_of(path, value, room - 1)
 
 
 def _operations(path: tuple[str, ...], value: Mapping[Any, object]) -> Filter:
@@ -229,7 +236,10 @@ def _any_tags(field: str, value: Any) -> Filter:
 
 
 def _not_an_object(field: str, value: Any) -> NoReturn:
-    raise InvalidInput(field, f"must be a dict such as {{'kind': 'recipe'}}, not {type(value).__name__}")
+    name = type(value).__name__
+    raise InvalidInput(
+        field, f"must be a dict such as {{'kind': 'recipe'}}, not {name}. {whole_of(field.split('.')[-1])}"
+    )
 
 
 _SHORT_FILTERS: dict[str, Callable[[str, Any], Filter]] = {

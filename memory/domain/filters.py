@@ -387,6 +387,8 @@ def check_path(path: tuple[str, ...]) -> tuple[str, ...]:
         if len(path) > validation.MAX_DEPTH + 1:
             raise InvalidInput("filter", f"a path has more than {validation.MAX_DEPTH} keys; no entry has it")
         return path
+    if path[0] in JSON:
+        raise InvalidInput(f"filter.{path[0]}", whole_of(path[0]))
     if path[0] not in FIELDS or len(path) > 1:
         name = ".".join(path)[:80]
         raise InvalidInput(
@@ -395,6 +397,14 @@ def check_path(path: tuple[str, ...]) -> tuple[str, ...]:
             f" your own write 'metadata.{name}' or Filter.metadata({name!r}). Fields: {', '.join(FIELDS)}",
         )
     return path
+
+
+def whole_of(root: str) -> str:
+    """Return why JSON as a whole is not compared, and what to write."""
+    return (
+        f"A filter compares a key of the {root}, not the whole. Name the key: Filter.{root}('price') > 3 or"
+        f" {{'{root}.price': {{'$gt': 3}}}}."
+    )
 
 
 def comparison(path: tuple[str, ...], operator: Operator, value: object) -> Comparison:

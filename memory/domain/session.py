@@ -97,30 +97,39 @@ class ErasedScope(int):
     sessions that the erasure does not cover: those with the user of a `user:` scope, or
     the conversation of a `session:` scope. Erase them with `erase_user`, or delete the
     session. `scopes` counts the scopes of an erased subtree that had data; it is 1 for
-    a scope.
+    a scope. `held` has the ids of entries in other scopes that were derived from the
+    erased ones, and that a legal hold keeps. They may hold the erased text.
     """
 
     sessions_left: tuple[str, ...]
     documents: int
     scopes: int
+    held: tuple[str, ...]
 
     def __new__(
-        cls, entries: int, sessions_left: Iterable[str] = (), documents: int = 0, scopes: int = 1
+        cls,
+        entries: int,
+        sessions_left: Iterable[str] = (),
+        documents: int = 0,
+        scopes: int = 1,
+        held: Iterable[str] = (),
     ) -> ErasedScope:
         made = super().__new__(cls, entries)
         made.sessions_left = tuple(sessions_left)
         made.documents = documents
         made.scopes = scopes
+        made.held = tuple(held)
         return made
 
-    def __reduce__(self) -> tuple[type[ErasedScope], tuple[int, tuple[str, ...], int, int]]:
-        return ErasedScope, (int(self), self.sessions_left, self.documents, self.scopes)
+    def __reduce__(self) -> tuple[type[ErasedScope], tuple[Any, ...]]:
+        return ErasedScope, (int(self), self.sessions_left, self.documents, self.scopes, self.held)
 
     def __repr__(self) -> str:
         left = f", sessions_left={list(self.sessions_left)}" if self.sessions_left else ""
         documents = f", documents={self.documents}" if self.documents else ""
         scopes = f", scopes={self.scopes}" if self.scopes != 1 else ""
-        return f"ErasedScope({int(self)}{left}{documents}{scopes})"
+        held = f", held={list(self.held)}" if self.held else ""
+        return f"ErasedScope({int(self)}{left}{documents}{scopes}{held})"
 
     def __str__(self) -> str:
         return str(int(self))
@@ -132,6 +141,7 @@ class ErasedScope(int):
             "sessions_left": list(self.sessions_left),
             "documents": self.documents,
             "scopes": self.scopes,
+            "held": list(self.held),
         }
 
 
@@ -188,7 +198,8 @@ class ErasedUser(ResultMixin):
 
     They count whole sessions, messages in sessions of others, and entries and documents
     of the user's scope. `held` says what remains under legal hold: it has one sentence
-    for each session, and one for the entries.
+    for each session, one for the entries, and one for each entry of another scope that
+    was derived from erased data.
     """
 
     sessions: int

@@ -10,7 +10,8 @@ import math
 import re
 import struct
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -374,6 +375,15 @@ def sequence(field: str, value: object, *, at_most: int | None = None) -> list[A
     if at_most is not None and len(taken) > at_most:
         raise InvalidInput(field, f"takes at most {at_most} items per call. Split the call")
     return taken
+
+
+@contextmanager
+def item(field: str, number: int) -> Iterator[None]:
+    """Name the item of a list in the errors of its checks."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise error.inside(f"{field}[{number}]") from None
 
 
 def number(field: str, value: object) -> float:

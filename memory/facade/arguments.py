@@ -81,13 +81,15 @@ def draft_of(given: EntryDraft | Mapping[str, Any], as_kind: type[EntryDraft] = 
     """
     if not isinstance(given, EntryDraft | Mapping):
         raise InvalidInput(
-            "draft", f"must be an EntryDraft or the arguments of write, not {type(given).__name__}"
+            "",
+            "must be an EntryDraft, or a dict with the arguments of write, such as"
+            f" {{'content': 'Ada likes tea', 'scope': 'user:ada'}}, not {type(given).__name__}",
         )
     # a draft is checked again, because its lists may have changed
     parts = _given_fields(given) if isinstance(given, EntryDraft) else given.items()
     values = {validation.text("draft", name): value for name, value in parts}
     if "scope" not in values:
-        raise InvalidInput("scope", "is missing")
+        raise InvalidInput("scope", "is missing. Say whose entry it is, such as 'scope': 'user:ada'")
     kind = as_kind
     if isinstance(given, EntryDraft) and type(given) is not EntryDraft:
         kind = type(given)

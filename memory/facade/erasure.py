@@ -50,12 +50,15 @@ async def erase_scope(engine: Engine, tenant: str, scope: Scope | Subtree, *, dr
     if isinstance(scope, Subtree):
         if dry_run:
             return await would_erase_subtree(engine, tenant, scope)
-        return await engine.tenants.erase_subtree(tenant, scope)
+        done = await engine.tenants.erase_subtree(tenant, scope)
+        held = await engine.derivatives.held_derived(tenant, lambda text: text.startswith(scope.prefix))
+        return ErasedScope(int(done), documents=done.documents, scopes=done.scopes, held=held)
     if dry_run:
         return await would_erase_scope(engine, tenant, scope)
     erased = await engine.erasure.erase(Partition(tenant, scope.text))
     left = await sessions_left(engine, tenant, scope)
-    return ErasedScope(entries_of(erased), left, documents_of(erased))
+    held = await engine.derivatives.held_derived(tenant, lambda text: text == scope.text)
+    return ErasedScope(entries_of(erased), left, documents_of(erased), held=held)
 
 
 async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> ErasedScope:

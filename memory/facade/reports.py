@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
@@ -21,7 +21,7 @@ from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
 from memory.ports.query import And, Count, Eq, Query, Tenant
 from memory.ports.record import Key, Mark, Record, Role, Tombstone
-from memory.ports.store import Store
+from memory.ports.store import MOST_NAMED, Store
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,7 +107,8 @@ class StoreAudit(ResultMixin):
 
     - `problems`: one sentence for each difference.
     - `repaired`: whether differing data was rebuilt.
-    - `damaged`: unreadable records by collection, id and tenant, at most 100.
+    - `damaged`: unreadable records by collection, id and tenant, at most 100; and large
+      documents of which a chunk is missing.
     - `error`: why the store could not be checked; empty if it was.
     """
 
@@ -135,7 +136,20 @@ class VacuumReport(ResultMixin):
 
 async def audit(engine: Engine, *, repair: bool) -> list[StoreAudit]:
     """Audit every store; failures are reported, not raised."""
-    return [await _audit_store(store, repair) for store in engine.topology.leaves]
+    audits = {one.name: await _audit_store(one, repair) for one in engine.topology.leaves}
+    home = engine.topology.archive.name
+    named = audits.get(home, StoreAudit(home, 0, ()))
+    try:
+        lost = [
+            f"documents {key.id} of tenant {key.tenant}: a chunk is missing"
+            for key in await engine.documents.incomplete(MOST_NAMED)
+        ]
+        named = replace(named, damaged=(*named.damaged, *lost)[:MOST_NAMED])
+    except StoreError as error:
+        named = replace(named, error=named.error or str(error))
+    if home in audits or not named.ok:
+        audits[home] = named
+    return list(audits.values())
 
 
 async def _audit_store(store: Store, repair: bool) -> StoreAudit:

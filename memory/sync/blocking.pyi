@@ -523,6 +523,17 @@ class BlockingDocuments:
         limit: int | None = ...,
         cursor: str | None = ...,
     ) -> DocumentPage: ...
+    def iterate(
+        self,
+        scope: Scope | Subtree | str,
+        *,
+        prefix: str = ...,
+        start: str | None = ...,
+        stop: str | None = ...,
+        reverse: bool = ...,
+        filter: FilterInput | None = ...,
+        values: bool = ...,
+    ) -> Iterator[DocumentInfo]: ...
 
 class BlockingCommands:
     def __init__(self, access: Access) -> None: ...
@@ -869,7 +880,7 @@ class BlockingLegalHolds:
         name: str,
         *,
         reason: str,
-        scope: Scope | str | None = ...,
+        scope: Scope | Subtree | str | None = ...,
         user: str | Scope | None = ...,
         entry_id: str | None = ...,
         tenant: bool = ...,

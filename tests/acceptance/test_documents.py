@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -29,7 +30,7 @@ from memory import (
     VersionConflict,
 )
 from memory.domain import document as domain
-from memory.domain.errors import CorruptRecord
+from memory.domain.errors import CorruptRecord, Forbidden
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
 from memory.orchestrator.documents import documents
@@ -287,6 +288,22 @@ LARGE: list[Callable[[], Any]] = [
 ]
 
 
+async def test_documents_are_iterated_page_by_page(memory: Memory) -> None:
+    keys = [f"k{number:03}" for number in range(205)]
+    for key in keys:
+        await memory.documents.put(USER, key, {"n": int(key[1:])})
+    assert [one.key async for one in memory.documents.iterate(USER)] == keys
+    chosen: dict[str, Any] = {"prefix": "k0", "start": "k005", "stop": "k008", "reverse": True}
+    assert [one.key async for one in memory.documents.iterate(USER, **chosen)] == ["k007", "k006", "k005"]
+    found = memory.documents.iterate(USER, filter={"value.n": {"$gte": 203}}, values=True)
+    assert [one.value async for one in found if isinstance(one, Document)] == [{"n": 203}, {"n": 204}]
+    with pytest.raises(InvalidInput, match=r"filter\.value"):
+        [one async for one in memory.documents.iterate(USER, filter={"value": {"$gt": 1}})]
+    view = memory.restrict([Scope.user("eve")])
+    with pytest.raises(Forbidden):
+        [one async for one in view.documents.iterate(USER)]
+
+
 async def test_a_document_without_a_chunk_stops_no_list(memory: Memory) -> None:
     """It is counted as damaged, and all others are listed, exported and deleted."""
     await memory.documents.put(USER, "b", {"n": 1, "text": "x" * 300_000})
@@ -298,6 +315,8 @@ async def test_a_document_without_a_chunk_stops_no_list(memory: Memory) -> None:
         await memory.documents.put(USER, key, {"n": 1, "text": "x" * 300_000 * (key == "c")})
     with pytest.raises(CorruptRecord):
         await memory.documents.get(USER, "b")
+    (damaged,) = [one for audit in await memory.admin.audit() for one in audit.damaged]
+    assert re.fullmatch(r"documents \S+ of tenant \S+: a chunk is missing", damaged)
     for asked in ({"values": True}, {"filter": {"value.n": 1}}, {"filter": {"value.n": 1}, "values": True}):
         page = await memory.documents.list(USER, **asked)
         assert ([one.key for one in page.documents], page.damaged) == (["a", "c"], 1), asked

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from memory import BufferProvider, Entry, EntryDraft, InvalidInput, LegalHoldActive, Memory, NotFound, Scope
+from memory import (
+    BufferProvider,
+    Entry,
+    EntryDraft,
+    ExitedMessages,
+    InvalidInput,
+    LegalHoldActive,
+    Memory,
+    NotFound,
+    Scope,
+)
 from tests.acceptance.support import DAY, HOUR, USER, Clock, left_in
 
 Place = Callable[[Memory, Entry], Awaitable[object]]
@@ -36,6 +46,10 @@ def _elsewhere(memory: Memory, config: dict[str, Any], clock: Clock) -> Abstract
         if any(kind in str(config) for kind in ("memory://", "edge"))
         else Memory(config, clock=clock)
     )
+
+
+def texts_of(left: ExitedMessages) -> list[str]:
+    return [message.text for message in left.messages]
 
 
 def user(text: str) -> dict[str, Any]:
@@ -226,6 +240,46 @@ async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Mem
         await memory.admin.legal_holds.remove(name)
     erased = await memory.admin.erase_user("ada")
     assert (erased.sessions, erased.messages, erased.entries, erased.held) == (1, 1, 1, [])
+
+
+@pytest.mark.parametrize("whole", ["scope", "subtree", "user"])
+async def test_an_erasure_names_the_held_entries_that_were_made_of_what_it_erased(
+    memory: Memory, whole: str
+) -> None:
+    place = Scope.user("ada") if whole == "user" else Scope.path("teams", "red")
+    source = await memory.write("Ada likes tea", scope=place)
+    kept = await memory.promote(source.id, "org:o")
+    gone = await memory.promote((await memory.write("b", scope=place)).id, "org:o")
+    other = await memory.promote((await memory.write("c", scope="workspace:w")).id, "org:o")
+    for entry in (kept, other):
+        await memory.admin.legal_holds.add("case", reason="a lawsuit", entry_id=entry.id)
+    if whole == "user":
+        report = await memory.admin.erase_user("ada")
+        assert [one.partition(":")[0] for one in report.held] == [f"entry {kept.id}, made of erased data"]
+    else:
+        target = place.subtree() if whole == "subtree" else place
+        erased = await memory.admin.erase(target)
+        assert (int(erased), erased.held) == (2, (kept.id,))
+        assert erased.to_dict()["held"] == [kept.id]
+        assert (await memory.admin.erase(target)).held == (kept.id,)
+    assert await memory.get(gone.id) is None
+    assert await memory.get(kept.id) == kept
+
+
+async def test_the_erasure_of_a_user_names_held_facts_of_erased_messages(
+    config: dict[str, Any], clock: Clock
+) -> None:
+    async with Memory(config, clock=clock, on_window_exit=texts_of) as memory:
+        session = memory.session("s1", user="bob")
+        await session.append([{**user(text), "name": "ada"} for text in ("I like tea", "And rum")])
+        await session.end()
+        facts = {one.content: one for one in await memory.retrieve("user:bob")}
+        fact = facts["I like tea"]
+        await memory.admin.legal_holds.add("case", reason="a lawsuit", entry_id=fact.id)
+        report = await memory.admin.erase_user("ada")
+        assert report.messages == 2
+        assert [one.partition(":")[0] for one in report.held] == [f"entry {fact.id}, made of erased data"]
+        assert await memory.retrieve("user:bob") == [fact]
 
 
 async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held(memory: Memory) -> None:

@@ -196,6 +196,9 @@ async def test_drafts_in_conflict_keep_no_other_from_being_stored_and_are_named(
     with pytest.raises(PartialWrite, match=r"2 of 5 drafts were not stored, at position 1, 3") as caught:
         await memory.write_many(drafts)
     assert isinstance(caught.value, Conflict)
+    assert "all others are stored" in str(caught.value)
+    with pytest.raises(PartialWrite, match=r"1 of 1 drafts were not stored, at position 0\. Position 0"):
+        await memory.write_many([drafts[1]])
     assert {position: entry.content for position, entry in caught.value.written.items()} == {
         0: "a",
         2: "b",

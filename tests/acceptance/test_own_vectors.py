@@ -288,6 +288,7 @@ async def test_a_memory_without_an_embedder_leaves_no_vector_of_an_earlier_text(
         tagged = await memory.write("rum tagged", scope=USER, key="tagged")
         dropped = await memory.write("rum dropped", scope=USER, vector=UP)
         await memory.update(own[3].id, tags=["bad"], agent="bad")
+        promoted = [await memory.write("rum here", scope=SESSION, vector=vector) for vector in (UP, None)]
     async with Memory(config, clock=clock) as memory:
         await memory.update(own[0].id, tags=["new"])
         await memory.update(own[1].id, content=own[1].content)
@@ -296,7 +297,10 @@ async def test_a_memory_without_an_embedder_leaves_no_vector_of_an_earlier_text(
         await memory.write(scope=USER, key="tagged", tags=["new"], if_exists="update")
         await memory.update(edited.id, content="tea")
         await memory.update(dropped.id, vector=None)
+        copies = [await memory.promote(one.id, WORKSPACE) for one in promoted]
     async with Memory(config, embedder=embed, clock=clock) as memory:
+        assert await near(memory, UP, scope=WORKSPACE) == [copies[0].id]
+        assert await near(memory, NORTH, scope=WORKSPACE) == [copies[1].id]
         assert set(await near(memory, UP)) == {one.id for one in own}
         assert await near(memory, NORTH) == [tagged.id]
         assert (await memory.admin.reindex()).ended

@@ -299,7 +299,8 @@ async def test_copies_made_beside_the_erasure_of_a_subtree_do_not_outlive_it(pla
     assert [entry.content async for entry in plain.entries.iterate(include_retired=True)] == []
 
 
-async def test_a_hold_on_a_path_holds_all_below_it(memory: Memory) -> None:
+@pytest.mark.parametrize("form", ["path", "subtree", "text"])
+async def test_a_hold_on_a_path_holds_all_below_it(memory: Memory, form: str) -> None:
     red, deep, other = (
         Scope.path("teams", "red"),
         Scope.path("teams", "red", "a"),
@@ -308,7 +309,10 @@ async def test_a_hold_on_a_path_holds_all_below_it(memory: Memory) -> None:
     kept = await memory.write("tea", scope=deep)
     free = await memory.write("tea", scope=other)
     await memory.documents.put(deep, "key", 1)
-    await memory.admin.legal_holds.add("case", scope=red, reason="a lawsuit")
+    forms: dict[str, Any] = {"path": red, "subtree": red.subtree(), "text": "path:teams/red/**"}
+    held = forms[form]
+    placed = await memory.admin.legal_holds.add("case", scope=held, reason="a lawsuit")
+    assert (placed.over, placed.of) == ("scope", red.text)
     for call in (
         memory.delete(kept.id),
         memory.documents.delete(deep, "key"),

@@ -141,6 +141,37 @@ async def test_a_repeated_erasure_of_a_message_spares_a_later_one(session: Sessi
     assert not await session.erase("unknown", request_id="r2")
 
 
+REMOVALS: dict[str, Callable[[Memory, Session, str], Awaitable[object]]] = {
+    "erase": lambda m, s, r: s.erase("a", request_id=r),
+    "exclude": lambda m, s, r: s.exclude("b", request_id=r),
+    "delete a task": lambda m, s, r: s.tasks.delete("t", request_id=r),
+    "delete a run": lambda m, s, r: s.runs.delete("r", request_id=r),
+    "delete a document": lambda m, s, r: m.documents.delete(ADA, "d", request_id=r),
+    "delete a file": lambda m, s, r: m.artifacts.delete(("talk", "a.md"), request_id=r),
+    "clear a scratchpad": lambda m, s, r: m.scratchpads.clear(request_id=r),
+    "release a hold": lambda m, s, r: m.admin.legal_holds.remove("case", request_id=r),
+}
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+async def test_one_of_many_requests_at_once_removes_a_thing(
+    memory: Memory, session: Session, name: str
+) -> None:
+    await session.tasks.save("t", title="task")
+    await session.runs.save("r", child_id="child")
+    await memory.documents.put(ADA, "d", 1)
+    await memory.artifacts.put("talk", "a.md", b"text")
+    await memory.scratchpads.append("noted")
+    await memory.admin.legal_holds.add("case", reason="a lawsuit", user="eve")
+
+    async def remove(request_id: str) -> bool:
+        return bool(await REMOVALS[name](memory, memory.session("talk"), request_id))
+
+    removed = await asyncio.gather(*(remove(f"r{n}") for n in range(5)))
+    assert removed.count(True) == 1
+    assert not any(await asyncio.gather(*(remove("later") for _ in range(5))))
+
+
 async def test_a_repeated_compaction_asks_for_no_second_summary(session: Session) -> None:
     asked: list[int] = []
 

@@ -160,7 +160,9 @@ async def test_a_draft_has_a_request_of_its_own(memory: Memory) -> None:
         [{"content": "a", "scope": USER, "request_id": "r1"}, {"content": "b", "scope": USER}]
     )
     assert await memory.write("a", scope=USER, request_id="r1") == one
-    with pytest.raises(InvalidInput, match=r"^request_id: is given for the whole call and for a draft"):
+    with pytest.raises(
+        InvalidInput, match=r"^drafts\[0\]\.request_id: is given for the whole call and for a draft"
+    ):
         await memory.write_many([{"content": "a", "scope": USER, "request_id": "r1"}], request_id="r2")
     assert await entries_of(memory) == [one, two]
 
@@ -464,6 +466,6 @@ async def test_a_bad_id_is_refused_before_any_store_is_touched(memory: Memory, b
     ]
     with watching(memory) as seen:
         for call in calls:
-            with pytest.raises(InvalidInput, match=r"^request_id: "):
+            with pytest.raises(InvalidInput, match=r"^(drafts\[0\]\.)?request_id: "):
                 await call(memory)
     assert seen == []

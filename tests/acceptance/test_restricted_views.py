@@ -352,5 +352,5 @@ async def test_an_erasure_in_a_view_counts_as_without_one(memory: Memory) -> Non
         await memory.write("tea", scope=scope)
         await memory.documents.put(scope, "key", 1)
     below = (await view.admin.erase("path:teams/red/**")).to_dict()
-    assert below == {"entries": 2, "sessions_left": [], "documents": 2, "scopes": 2}
+    assert below == {"entries": 2, "sessions_left": [], "documents": 2, "scopes": 2, "held": []}
     assert (await view.admin.erase(ADA)).to_dict() == {**below, "entries": 1, "documents": 1, "scopes": 1}

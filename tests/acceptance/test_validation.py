@@ -4,6 +4,7 @@ is touched, and nothing is stored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import Any
@@ -103,7 +104,8 @@ async def _refused(memory: Memory, path: Path, value: Any, field: str) -> None:
     before = await everything_stored(memory)
     with watching(memory) as calls, pytest.raises(InvalidInput) as caught:
         await path(memory, entry, value)
-    assert caught.value.field.split(".")[0].startswith(field)
+    named = re.sub(r"^drafts\[\d+\]\.", "", caught.value.field)
+    assert named.split(".")[0].startswith(field)
     assert calls == []
     assert await everything_stored(memory) == before
 
@@ -278,6 +280,30 @@ async def test_metadata_may_nest_thirty_two_deep(memory: Memory) -> None:
 )
 async def test_drafts_that_are_none_are_refused(plain: Memory, drafts: Any) -> None:
     await _refused(plain, lambda m, e, v: m.write_many(v), drafts, "")
+
+
+BAD_DRAFTS: dict[str, tuple[dict[str, Any] | str, str]] = {
+    "a text": ("text", r"drafts\[1\]: must be an EntryDraft"),
+    "no scope": ({"content": "x"}, r"drafts\[1\]\.scope: is missing"),
+    "a number": ({"content": 5, "scope": USER}, r"drafts\[1\]\.content: must be text"),
+    "unknown": ({"content": "x", "scope": USER, "foo": 1}, r"drafts\[1\]\.foo: is no argument"),
+    "a mode": ({"content": "x", "scope": USER, "if_exists": "keep"}, r"drafts\[1\]\.if_exists: 'keep' needs"),
+    "inside": ({"content": "x", "scope": USER, "metadata": {"a": len}}, r"drafts\[1\]\.metadata\.a: got"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DRAFTS)
+async def test_a_bad_draft_is_named_by_its_position(plain: Memory, name: str) -> None:
+    draft, problem = BAD_DRAFTS[name]
+    with watching(plain) as calls, pytest.raises(InvalidInput, match=f"^{problem}") as caught:
+        await plain.write_many([{"content": "good", "scope": USER}, draft])  # type: ignore[list-item]
+    assert caught.value.field.startswith("drafts[1]")
+    assert calls == []
+
+
+async def test_a_bad_option_of_the_whole_call_names_no_draft(plain: Memory) -> None:
+    with pytest.raises(InvalidInput, match=r"^if_exists: invalid"):
+        await plain.write_many([{"content": "x"}], if_exists="both")  # type: ignore[arg-type]
 
 
 @pytest.mark.behaviour("D11")

@@ -80,7 +80,8 @@ class Admin:
 
         Returns:
             The number of entries. Its `sessions_left` names the sessions that stay, and
-            its `scopes` counts the erased scopes of a subtree.
+            its `scopes` counts the erased scopes of a subtree. Its `held` has the ids
+            of derived entries in other scopes that stay under legal hold.
 
         Raises:
             LegalHoldActive: The scope, or an entry in it, is under legal hold. Nothing
@@ -476,8 +477,9 @@ class Admin:
         """Compare the indexes of each store with its records, and report differences.
 
         Indexes are all that a store derives from its records: word indexes, statistics
-        and registries. The call reads every record of every tenant, and may take long.
-        A store that does not answer is reported, and raises nothing.
+        and registries. Damaged records are named too, and documents that lost a chunk.
+        The call reads every record of every tenant, and may take long. A store
+        that does not answer is reported, and raises nothing.
 
         Args:
             repair: Rebuild indexes that differ.

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -383,6 +383,41 @@ class Documents:
             scope, keys, limit, cursor, values=values, reverse=reverse, passing=_filter_of(filter)
         )
 
+    async def iterate(
+        self,
+        scope: Scope | Subtree | str,
+        *,
+        prefix: str = "",
+        start: str | None = None,
+        stop: str | None = None,
+        reverse: bool = False,
+        filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
+        values: bool = False,
+    ) -> AsyncIterator[DocumentInfo]:
+        """Iterate over documents of a scope or a subtree, in the order of their keys.
+
+        It reads page after page, as `list` does, and leaves out documents that cannot
+        be read. `list` counts those.
+
+        Args:
+            scope: As in `list`.
+            prefix: Only keys that begin with this text.
+            start: Only keys that are not below this one.
+            stop: Only keys below this one.
+            reverse: Begin at the highest key.
+            filter: Only documents that pass it; as in `list`.
+            values: Yield each `Document` with its value and metadata.
+        """
+        keys, passing, cursor = _key_range(prefix, start, stop), _filter_of(filter), None
+        while True:
+            page = await self._page(
+                scope, keys, None, cursor, values=values, reverse=reverse, passing=passing
+            )
+            for document in page.documents:
+                yield document
+            if (cursor := page.cursor) is None:
+                return
+
     async def _page(
         self,
         scope: object,
@@ -468,7 +503,7 @@ def _info_from(asked: ChangeRequest, noted: Mapping[str, Any]) -> DocumentInfo:
 async def _change_requests(changes: object) -> list[ChangeRequest]:
     asked: list[ChangeRequest] = []
     for number, change in enumerate(validation.sequence("changes", changes, at_most=MAX_GROUP)):
-        try:
+        with validation.item("changes", number):
             if isinstance(change, DocumentPut):
                 asked.append(await _put_request(change))
             elif isinstance(change, DocumentDelete):
@@ -476,9 +511,6 @@ async def _change_requests(changes: object) -> list[ChangeRequest]:
             else:
                 kind = type(change).__name__
                 raise InvalidInput("", f"must be a DocumentPut or DocumentDelete, not {kind}")
-        except InvalidInput as error:
-            path = f"changes[{number}]" + (f".{error.field}" if error.field else "")
-            raise InvalidInput(path, error.problem) from None
     named = [(one.scope, one.key) for one in asked]
     if twice := next((one for one in named if named.count(one) > 1), None):
         raise InvalidInput("changes", f"name the key {twice[1]!r} twice. Name each document once per call")

@@ -9,9 +9,9 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.legal_hold import LegalHold, Over
-from memory.domain.scope import Scope
+from memory.domain.scope import Scope, Subtree
 from memory.domain.time import micros, moment
-from memory.facade.arguments import flag, id_of, scope_of, user_of
+from memory.facade.arguments import flag, id_of, scope_or_subtree, user_of
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import request_of
 from memory.facade.runtime.view_guard import guard_calls
@@ -39,7 +39,7 @@ class LegalHolds:
         name: str,
         *,
         reason: str,
-        scope: Scope | str | None = None,
+        scope: Scope | Subtree | str | None = None,
         user: str | Scope | None = None,
         entry_id: str | None = None,
         tenant: bool = False,
@@ -71,7 +71,8 @@ class LegalHolds:
             name: The name of the hold, such as that of a case. Several things can be
                 held under one name. Placing a hold again changes nothing.
             reason: Why; it must not be blank.
-            scope: Hold a scope.
+            scope: Hold a scope. A path is held with its whole subtree, and its subtree
+                is the same hold.
             user: Hold a user: their scope, and the sessions with them.
             entry_id: Hold an entry; expired and retired entries too.
             tenant: Hold the whole tenant. Give exactly one of these four.
@@ -86,7 +87,8 @@ class LegalHolds:
             )
         given: dict[Over, str] = {}
         if scope is not None:
-            given["scope"] = scope_of(scope).text
+            held = scope_or_subtree(scope)  # a hold on a path holds its subtree
+            given["scope"] = (held.root if isinstance(held, Subtree) else held).text
         if user is not None:
             given["user"] = user_of(user)
         if entry_id is not None:

@@ -999,7 +999,8 @@ class Session:
 
         Args:
             request_id: As in `Memory.write`. A repeat spares what was stored after the
-                request began, also a new session with this id.
+                first call, also a new session with this id. If that call was cut off,
+                the repeat erases the session with messages appended since.
 
         Returns:
             False if there was no such session.

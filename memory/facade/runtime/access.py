@@ -474,26 +474,25 @@ class Access:
         Entries with their own write mode are written alone; those between them are
         written together.
         """
-        parts = [
-            self._split_signed(one, mode)
-            async for one in iterate_cooperatively(validation.sequence("drafts", given))
-        ]
-        for draft, _ in parts:
-            self.scope_in_view(draft.scope)
-            await self.engine.embeddings.check_vector(draft.vector)
-        for _, own in parts:
-            if own.get("request_id") is not None and mode.get("request_id") is not None:
-                raise InvalidInput(
-                    "request_id", "is given for the whole call and for a draft. Leave one of the two out"
-                )
-            check_request_id(own.get("request_id"))
-        calls = {
-            at: self._plan_write(draft, {**mode, **own}, None)
-            for at, (draft, own) in enumerate(parts)
-            if own or mode.get("if_exists", "error") != "error"
-        }
+        drafts = validation.sequence("drafts", given)
         flag("revive", mode.get("revive", False))
         consistency_of(mode.get("consistency"))
+        if_exists = validation.one_of("if_exists", mode.get("if_exists", "error"), get_args(IfExists))
+        parts: list[tuple[EntryDraft, WriteMode]] = []
+        calls: dict[int, Callable[[RequestMark | None], Awaitable[_Written]]] = {}
+        async for at, one in iterate_cooperatively(list(enumerate(drafts))):
+            with validation.item("drafts", at):
+                draft, own = self._split_signed(one, mode)
+                self.scope_in_view(draft.scope)
+                await self.engine.embeddings.check_vector(draft.vector)
+                if own.get("request_id") is not None and mode.get("request_id") is not None:
+                    raise InvalidInput(
+                        "request_id", "is given for the whole call and for a draft. Leave one of the two out"
+                    )
+                check_request_id(own.get("request_id"))
+                if own or if_exists != "error":
+                    calls[at] = self._plan_write(draft, {**mode, **own}, None)
+                parts.append((draft, own))
         asked = [(draft, cast("WriteMode", {**mode, **own})) for draft, own in parts]
         request = request_of_writes("write_many", self.tenant, mode.get("request_id"), asked)
 

@@ -62,7 +62,7 @@ _KINDS: Final = {
         Session.compactions Session.context Session.history Session.info Session.search
         Session.state Session.window
         Tasks.get Tasks.list Runs.get Runs.list
-        Documents.find Documents.get Documents.get_many Documents.list
+        Documents.find Documents.get Documents.get_many Documents.iterate Documents.list
         Artifacts.get Artifacts.list Artifacts.read Artifacts.stream
         ScopeListing.list Commands.run
     """,

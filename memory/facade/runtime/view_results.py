@@ -55,7 +55,9 @@ async def hide_outside(access: Access, result: T) -> T:
         case ErasedScope():
             visible = await access.visible_sessions(changed.sessions_left)
             left = [one for one in changed.sessions_left if one in visible]
-            changed = ErasedScope(int(changed), left, changed.documents, changed.scopes)
+            inside = await access.inside(changed.held)
+            held = [one for one in changed.held if one in inside]
+            changed = ErasedScope(int(changed), left, changed.documents, changed.scopes, held)
         case PromotionReport():
             await _hide_in_report(access, changed)
     return changed  # type: ignore[no-any-return]

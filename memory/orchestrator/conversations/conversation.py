@@ -590,13 +590,13 @@ class Conversation(WindowCompaction):
             if version is not None and version_of(event) != version:
                 return event
             if request is not None and event.was_made_by(request):
-                await self._log.tell_edit(event)  # the earlier attempt may have been cut off before it
+                await self._log.ensure_edit_told(event)
                 return event
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             new = forget_changed(new)
             if new == event.draft.message:
-                if event.edits:  # perhaps by an earlier attempt that failed before it notified anyone
-                    await self._log.tell_edit(event)
+                if event.edits:
+                    await self._log.ensure_edit_told(event)
                 return event
             if writes and not (
                 (again or not event.draft.message.is_final) and _grows(event.draft.message, new)

@@ -44,6 +44,7 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark, is_later
+from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Partition, PendingStep, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
@@ -126,7 +127,7 @@ class Redaction:
         while (event := await log.find(message_id)) is not None:
             if is_later(event.created_at, request):
                 break
-            if await self._erase_at(log, event):
+            if await self._erase_at(log, event, request):
                 return True
             await patience.wait()
         if request is None or not request.repeats:
@@ -134,18 +135,19 @@ class Redaction:
         found = await log.find(message_id, redacted=True)
         erased = [event async for _, event in log.erasures_of([message_id])]
         erased += [] if found is None or not found.is_redacted else [found]
-        for event in erased:  # the earlier attempt may have been cut off before it did this
+        mine = [event for event in erased if event.was_made_by(request)]
+        for event in mine:  # the earlier attempt may have been cut off before it did this
             await self._finish(log, event)
-        return bool(erased)
+        return bool(mine)
 
-    async def _erase_at(self, log: Log, event: Event) -> bool:
+    async def _erase_at(self, log: Log, event: Event, request: RequestMark | None = None) -> bool:
         """Erase a message; false if it has changed since it was read."""
         owed = (
             *reset_answers(event.owed),
             PendingStep(REDACT, REDACT),
             *self._sessions.passages.owed_by_erasing(event),
         )
-        redacted = await log.redact(event, owed)
+        redacted = await log.redact(event, owed, request)
         if redacted is None:
             return False
         await self._finish(log, redacted)
@@ -351,7 +353,8 @@ class Redaction:
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
         sessions, messages, held = 0, 0, dict[str, None]()
         erased: Erased = Counter()
-        for session_id in await self._sessions_of(tenant, user):
+        of_user = await self._sessions_of(tenant, user)
+        for session_id in of_user:
             try:
                 await self._sessions.delete(tenant, session_id)
                 sessions += 1
@@ -386,7 +389,17 @@ class Redaction:
             erased = await self._erasure.erase(Partition(tenant, Scope.user(user).text))
         except LegalHoldActive as error:
             held[f"scope user:{user}: {error}"] = None
+        scopes = {Scope.user(user).text, *(one.scope for one in said)}
+        scopes |= {text for one in of_user for text in (scope_of(one), Scope.session(one).text)}
+        held |= await self._held_derived(tenant, scopes)
         return ErasedUser(sessions, messages, entries_of(erased), list(held), documents_of(erased))
+
+    async def _held_derived(self, tenant: str, scopes: set[str]) -> dict[str, None]:
+        """Return a sentence for each held entry that was made of erased data."""
+        if self._erasure.held_derived is None:
+            return {}
+        left = await self._erasure.held_derived(tenant, scopes.__contains__)
+        return {f"entry {name}, made of erased data: {error}": None for name, error in left.items()}
 
     async def _sessions_of(self, tenant: str, user: str) -> Sequence[str]:
         found, cursor = list[str](), None

@@ -198,6 +198,16 @@ class Chunks:
                 data.append(part)
         return b"".join(data)
 
+    async def is_lost(self, document: Record) -> bool:
+        """Return whether a stored document has fewer chunks than it names."""
+        named = Query(DOCUMENT_CHUNKS, within(document.partition), Eq("upload", document.fields["upload"]))
+        with step("document.read"):
+            there = await self._home.count(named)
+            if there.records >= int(str(document.fields["chunks"])):
+                return False
+            (now,) = await self._home.get(DOCUMENTS, [document.key])
+        return isinstance(now, Record) and now.fields.get("upload") == document.fields["upload"]
+
     # -- deleting ----------------------------------------------------------------------
 
     async def _look_for_document(self, pending: OutboxRecord, owed: PendingStep) -> bool:

@@ -64,6 +64,7 @@ from memory.ports.query import (
     Condition,
     Count,
     Eq,
+    Everywhere,
     Ge,
     Head,
     IsNull,
@@ -745,6 +746,19 @@ class Documents:
 
     async def _together(self, writes: Sequence[Put | Delete]) -> Sequence[Outcome]:
         return await self._placement.write("document.apply", self._home, *writes, together=True)
+
+    async def incomplete(self, most: int) -> list[Key]:
+        """Return documents of every tenant that have lost a chunk, at most so many."""
+        lost: list[Key] = []
+        large = Not(IsNull("chunks"))
+        query = Query(DOCUMENTS, Everywhere(), large, limit=self._placement.settings.page)
+        async for page in self._placement.pages("document.list", self._home, query):
+            for row in page.records:
+                if isinstance(row, Record) and await self._chunks.is_lost(row):
+                    lost.append(row.key)
+                    if len(lost) == most:
+                        return lost
+        return lost
 
     # -- chunks and pending steps ------------------------------------------------------
 

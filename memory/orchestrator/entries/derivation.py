@@ -27,9 +27,15 @@ from memory.orchestrator.entries.derivatives import Derivatives
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.writing import refuse_gone
 from memory.orchestrator.erasure.erasure import DELETE, Erasure
-from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.collections import ENTRIES, MODEL
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import apply_changes, entry_of, own_vector, record_of
+from memory.orchestrator.storage.entry_records import (
+    apply_changes,
+    entry_of,
+    meaning_of,
+    own_vector,
+    record_of,
+)
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
@@ -166,7 +172,7 @@ class Derivation:
         source = to_come or await self._entries.live_record(tenant, entry_id)
         record = await self._copy_of(tenant, source, target, {}, (), gated=False)
         whose = {} if source.vector is None else await self._embeddings.whose()
-        record = replace(record, fields={**record.fields, **whose}, vector=source.vector)  # same text
+        record = replace(record, fields={**record.fields, **whose})
         return record, await self._placement.locate(
             ENTRIES, record.key, born_in=self._placement.topology.home(record.tier)
         )
@@ -226,6 +232,9 @@ class Derivation:
                 None if origin.contributors is None else [c.model_dump() for c in origin.contributors]
             ),
         )
+        if own_vector(record) == own_vector(source) and meaning_of(record) == meaning_of(source):
+            model = {MODEL: source.fields[MODEL]} if MODEL in source.fields else {}
+            record = replace(record, vector=source.vector, fields={**record.fields, **model})
         return replace(
             record,
             body={

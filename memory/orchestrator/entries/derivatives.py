@@ -30,6 +30,7 @@ from memory.orchestrator.storage.outbox import Item, Outbox, OutboxRecord, StepL
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import UNDONE, RequestMark
+from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.sources import (
     CONFIRM_SOURCES,
     EntrySource,
@@ -42,7 +43,7 @@ from memory.orchestrator.storage.sources import (
 )
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.enrichment import ERASED_NOTE
-from memory.ports.query import Condition, Has, Or, Query, Tenant
+from memory.ports.query import Condition, Has, IsNull, Not, Or, Query, Tenant
 from memory.ports.record import JsonValue, Key, Partition, PendingStep, Record
 from memory.ports.store import Store
 
@@ -113,6 +114,7 @@ class Derivatives:
         outbox.register(UNMAKE, self._unmake)
         outbox.register_find_idle(UNMAKE, self._without_derived)
         erasure.delete_derived = self._gone_with
+        erasure.held_derived = self.held_derived
 
     # -- stored ------------------------------------------------------------------------
 
@@ -336,6 +338,37 @@ class Derivatives:
             body={**new.body, NOTES: {**notes, "auto_supersede": left}},
             owed=steps,
         )
+
+    async def held_derived(self, tenant: str, concerns: Callable[[str], bool]) -> dict[str, LegalHoldActive]:
+        """Return the held entries that were derived from erased data of some scopes.
+
+        They hold its text. The result has the id of each, with its holds.
+
+        Args:
+            concerns: Returns whether a scope, or the scope of a conversation, is one of
+                those that were erased.
+        """
+        if not await self._erasure.holds.all(tenant):
+            return {}
+        found: dict[Key, Record] = {}
+        async for record in find_derived(self._placement, tenant, Not(IsNull(DERIVED_FROM))):
+            if record.key not in found and await self._is_left(record, concerns):
+                found[record.key] = record
+        held = await self._erasure.holds.over(list(found.values()))
+        return {key.id: error for key, error in held.items()}
+
+    async def _is_left(self, record: Record, concerns: Callable[[str], bool]) -> bool:
+        """Return whether a source of an entry, in one of these scopes, is gone."""
+        tenant = record.key.tenant
+        for source in sources_of(record):
+            if isinstance(source, MessageSource):
+                if concerns(scope_of(source.session_id)) and not await self._messages_stand(tenant, source):
+                    return True
+            elif not source.moved and concerns(source.scope):
+                there = await self._placement.locate(ENTRIES, Key(tenant, source.entry_id))
+                if there.record is None:
+                    return True
+        return False
 
     async def _gone_with(
         self, partition: Partition, generation: int, before: int | None, prefix: str | None

@@ -109,8 +109,12 @@ Says = Callable[[_ScratchpadTail], Awaitable[dict[str, FieldValue]]]
 """Returns the fields of a row after this end."""
 
 
+class _ClearedByAnother(Exception):
+    """Raised if another call has cleared a scratchpad first."""
+
+
 class _Repeated(Exception):
-    """Raised if a request has appended its text before."""
+    """Raised if a call has put its row before."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -157,7 +161,7 @@ class Scratchpads:
 
         async def append_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
             if request is not None:
-                await self._refuse_repeat(partition, request)
+                await self._refuse_repeat(partition, request.text)
             if end.size + len(data) > CAP:
                 raise ScratchpadFull(agent, CAP, end.size, len(data))
             return self._says(end, data)
@@ -168,13 +172,13 @@ class Scratchpads:
         except _Repeated as repeated:
             return repeated.size
 
-    async def _refuse_repeat(self, partition: Partition, request: RequestMark) -> None:
-        """Raise `_Repeated` if an earlier call of the request has put its row.
+    async def _refuse_repeat(self, partition: Partition, nonce: str) -> None:
+        """Raise `_Repeated` if the row of this nonce was put before.
 
         The end of the scratchpad was read before. So the row of a concurrent call is
         found here, or takes the next place.
         """
-        put = And((Eq("nonce", request.text), Gt("place", 0)))
+        put = And((Eq("nonce", nonce), Gt("place", 0)))
         query = Query(SCRATCHPADS, within(partition), put, limit=1, select=_TOLD)
         page = await self._placement.page("scratchpad.find", self._placement.topology.archive, query)
         if page.heads:
@@ -224,19 +228,28 @@ class Scratchpads:
         last = seen.place
         if request is not None and request.repeats:
             try:
-                await self._refuse_repeat(partition, request)
+                await self._refuse_repeat(partition, request.text)
             except _Repeated:
                 return True
             last = (await self._end(partition, request.begun_at)).place
         if seen.size == 0 or last <= seen.cleared:
             return False
 
+        nonce = self._placement.nonce() if request is None else request.text
+
         async def clear_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
             upto = max(last, end.cleared)
+            if upto == end.cleared:
+                await self._refuse_repeat(partition, nonce)
+                raise _ClearedByAnother
             return {"cleared": upto, "bytes": 0, "size": await self._size_behind(partition, upto)}
 
-        nonce = self._placement.nonce() if request is None else request.text
-        row = await self._put(partition, nonce, clear_fields)
+        try:
+            row = await self._put(partition, nonce, clear_fields)
+        except _Repeated:
+            return True
+        except _ClearedByAnother:
+            return False
         await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
         return True
 

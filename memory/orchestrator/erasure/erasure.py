@@ -117,6 +117,7 @@ Unmakes: TypeAlias = Literal["all", "automatic"]
 """Which derived entries are deleted with an entry: all, or only those that no caller
 asked for.
 """
+HeldDerived: TypeAlias = "Callable[[str, Callable[[str], bool]], Awaitable[dict[str, LegalHoldActive]]]"
 DeleteDerived: TypeAlias = "Callable[[Partition, int, int | None, str | None], Awaitable[None]]"
 Came: TypeAlias = "bool | StoreError | LegalHoldActive"
 Erased: TypeAlias = "Counter[tuple[str, str]]"
@@ -144,6 +145,11 @@ class Erasure:
         self.delete_derived: DeleteDerived | None = None
         """Deletes entries derived from a partition's records, if they were older than a
         version. Those in scopes with a prefix are left to the caller of the erasure.
+        """
+        self.held_derived: HeldDerived | None = None
+        """Returns the held entries that were derived from erased data of some scopes.
+
+        See `Derivatives.held_derived`.
         """
         outbox.register(DELETE, self._delete_noted, StepLifetime.DONE)
         outbox.register(ERASE_SCOPE, self._erase_noted)

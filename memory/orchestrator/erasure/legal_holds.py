@@ -58,15 +58,16 @@ class LegalHoldRecords:
         """
         released: list[LegalHold] = []
         named = [hold for hold in await self.all(tenant) if hold.name == name]
+        was_held = False
+
+        def remove(said: dict[str, Any]) -> dict[str, JsonValue]:
+            nonlocal was_held
+            was_held = name in said  # false if another call has removed it meanwhile
+            return {other: how for other, how in said.items() if other != name}
+
         for hold in [hold for hold in named if until is None or hold.placed_at <= until]:
-            await self._change(
-                tenant,
-                hold.over,
-                hold.of,
-                None,
-                lambda said: {other: how for other, how in said.items() if other != name},
-            )
-            released.append(hold)
+            await self._change(tenant, hold.over, hold.of, None, remove)
+            released += [hold] if was_held else []
         return released
 
     async def all(self, tenant: str) -> list[LegalHold]:

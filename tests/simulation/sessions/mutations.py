@@ -136,11 +136,10 @@ MUTATIONS: dict[str, Mutation] = {
     "an-erased-message-leaves-a-hole": Mutation(
         log,
         "Log.redact",
-        "return await self._put_over(event, event.as_redacted(owed, self.life.session_id, version=version,"
-        " now=now), erases=True)",
+        "return await self._put_over(event, new, erases=True)",
         "deletes = __import__('memory.ports.writes').ports.writes.Delete(MESSAGES, event.key, version,"
         " AtVersion(event.version))\n    await self._placement.write_one('log.change', self.store, deletes)\n"
-        "    return event.as_redacted(owed, self.life.session_id, version=version, now=now)",
+        "    return new",
     ),
     "summaries-of-an-erased-message-stay": Mutation(
         redaction, "Redaction._made_of", "if place in left_by(event.draft)", "if False"

@@ -176,6 +176,25 @@ def test_where_it_was_said_is_written_and_shown(memory: CommandLine) -> None:
     assert "trip 7" in shown
 
 
+def test_an_entry_has_data_and_may_stay_out_of_searches(memory: CommandLine) -> None:
+    plan = ("write", "plan", "-s", "user:ada", "--data")
+    made = memory.json(*plan, '{"price": 3}', "--no-search")
+    assert (made["data"], made["searchable"]) == ({"price": 3}, False)
+    assert memory("search", "plan", "-s", "user:ada").exit_code == 1
+    assert '{"price": 3}' in memory.ok("show", made["id"])
+    assert memory.json("update", made["id"], "--data", "[1, 2]")["data"] == [1, 2]
+    assert memory.json("write", "", "-s", "user:ada", "--data", "[1]")["data"] == [1]
+    for wrong, problem in (("{", "is not JSON such as"), ("3", "must be a dict, a list")):
+        refused = memory.json(*plan, wrong, code=2)
+        assert refused["error"]["message"].startswith(f"data: {problem}")
+
+
+def test_a_vector_of_the_caller_is_checked(memory: CommandLine) -> None:
+    for wrong, problem in (("x", "is not JSON"), ('"x"', ""), ("[0.1, 0.2]", "")):
+        refused = memory.json("write", "tea", "-s", "user:ada", "--vector", wrong, code=2)
+        assert refused["error"]["message"].startswith(f"vector: {problem}")
+
+
 def test_text_may_come_from_standard_input(memory: CommandLine) -> None:
     assert memory.json("write", "-", "-s", "user:ada", stdin="two\nlines")["content"] == "two\nlines"
 
@@ -355,6 +374,7 @@ def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -
         "sessions_left": [],
         "scopes": 1,
         "documents": 0,
+        "held": [],
         "dry_run": False,
     }
     assert memory("forget", "--scope", "user:ada", "--yes").exit_code == 1

@@ -32,7 +32,7 @@ SAME: list[tuple[Filter, dict[str, Any]]] = [
     (Filter.metadata("a", "b") == 1, {"metadata.a.b": 1}),
     (Filter.metadata("a", "b") == 1, {"metadata": {"a": {"b": 1}}}),
     (Filter.metadata("a.b") == 1, {"metadata": {"a.b": 1}}),
-    (Filter.metadata("$gt") == 1, {"metadata": {"$gt": 1}}),
+    (Filter.metadata("$gt") == 1, {"metadata.$gt": 1}),
     (Filter.metadata("a") == {}, {"metadata.a": {"$eq": {}}}),
     (Filter.metadata("at") > NOON, {"metadata.at": {"$gt": Filter.moment("2026-01-31T12:00:00Z")}}),
     (Filter.metadata("on") == date(2026, 1, 31), {"metadata.on": "2026-01-31"}),
@@ -130,7 +130,13 @@ REFUSED: list[tuple[Any, str]] = [
     ({"metadata.price": {"$gt": 3, "b": 1}}, r"no operator"),
     ({"metadata..a": 1}, r"empty key between dots"),
     ({"metadata.": 1}, r"empty key between dots"),
-    ({"metadata": 3}, r"must be a dict such as"),
+    ({"metadata": 3}, r"must be a dict such as.*Name the key: Filter\.metadata\('price'\)"),
+    ({"metadata": {"$exists": True}}, r"filter\.metadata\.\$exists: .*Name the key: Filter\.metadata"),
+    ({"data": {"$gt": 3}}, r"compares a key of the data.*\{'data\.\$gt': …\}"),
+    ({"data": {"a": 1, "$not": {"b": 1}}}, r"compares a key of the data"),
+    ({"value": {">": 3}}, r"filter\.value\.>: .*compares a key of the value"),
+    ({"value": {"gt": 3}}, r"filter\.value\.gt: .*compares a key of the value"),
+    ({"data": {"a": {5: 1}}}, r"filter\.data\.a: must be text"),
     ({"metadata.a": {"$exists": 1}}, r"must be True or False"),
     ({"metadata.a": {"$in": "text"}}, r"must be a list"),
     ({"metadata.a": {"$in": list(range(1_001))}}, r"at most 1000"),
@@ -162,6 +168,16 @@ REFUSED: list[tuple[Any, str]] = [
 def test_what_is_refused_names_what_is_right(given: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         parse_filter(given)
+
+
+@pytest.mark.parametrize("root", ["metadata", "data", "value"])
+def test_a_root_is_no_field(root: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"filter\.{root}: .*Name the key: Filter\.{root}"):
+        Filter.field(root)
+
+
+def test_a_key_that_looks_like_an_operator_is_written_with_a_dot() -> None:
+    assert parse_filter({"data.$gt": 3}) == (Filter.data("$gt") == 3)
 
 
 def test_too_large_or_deep_filters_are_refused() -> None:

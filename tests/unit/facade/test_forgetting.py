@@ -98,7 +98,7 @@ def test_a_dry_run_counts_what_the_erasure_then_reaches(memory: Any) -> None:
 
     would = memory.admin.erase("user:ada", dry_run=True)
     assert (would, sorted(would.sessions_left)) == (4, ["s1", "s2"])
-    would_leave = {"entries": 1, "sessions_left": ["s1"], "documents": 0, "scopes": 1}
+    would_leave = {"entries": 1, "sessions_left": ["s1"], "documents": 0, "scopes": 1, "held": []}
     assert memory.admin.erase("session:s1", dry_run=True).to_dict() == would_leave
     user = memory.admin.erase_user("ada", dry_run=True)
     assert (user.sessions, user.messages, user.entries) == (2, 1, 4)

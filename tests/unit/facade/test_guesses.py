@@ -197,10 +197,11 @@ async def check_arguments(memory: Any, table: list[tuple[str, str, str]]) -> Non
     for call, wrong, right in table:
         with pytest.raises(WrongArguments) as caught:
             await done(calls[call]({wrong: "x"}))
-        assert caught.value.field == wrong
+        named = f"drafts[0].{wrong}" if call == "write_many" else wrong
+        assert caught.value.field == named
         assert isinstance(caught.value, TypeError)
         assert isinstance(caught.value, InvalidInput)
-        assert str(caught.value).startswith(f"{wrong}: is no argument of "), (call, wrong)
+        assert str(caught.value).startswith(f"{named}: is no argument of "), (call, wrong)
         assert right in str(caught.value), (call, wrong, str(caught.value))
         shown = caught.value.__context__ is not None and not caught.value.__suppress_context__
         assert not shown, "another error would be shown above it"

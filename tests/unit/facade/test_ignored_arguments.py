@@ -153,7 +153,7 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
     assert (await memory.update(replaced.id, confidence=0.9)).confidence == 0.9
     with pytest.raises(InvalidInput, match=r"^confidence: must be a number from 0 to 1"):
         await memory.update(replaced.id, confidence=2)
-    with pytest.raises(InvalidInput, match=r"^resolve: needs detect_conflicts=True"):
+    with pytest.raises(InvalidInput, match=r"^drafts\[1\]\.resolve: needs detect_conflicts=True"):
         await memory.write_many(
             [{"content": "unwritten", "scope": ADA}, {"content": "x", "scope": ADA, "resolve": print}]
         )

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
@@ -550,7 +550,14 @@ class Log:
         """
         if request is None or not request.repeats:
             return None
-        asked = And((Eq("conversation_id", self.life.session_id), Ge("created_at", moment(request.since))))
+        async for event in self._since(moment(request.since)):
+            if event.draft.nonce == request.text:
+                return event
+        return None
+
+    async def _since(self, at: datetime) -> AsyncIterator[Event]:
+        """Yield the events that were stored from this moment on."""
+        asked = And((Eq("conversation_id", self.life.session_id), Ge("created_at", at)))
         query = Query(
             MESSAGES,
             within(self.life.partition),
@@ -560,9 +567,7 @@ class Log:
         )
         async for page in self._placement.pages("log.made", self.store, query):
             for event in self.events_of(page.records):
-                if event.draft.nonce == request.text:
-                    return event
-        return None
+                yield event
 
     async def first(self, asked: Condition) -> Event | None:
         """Return the first event that matches the condition."""
@@ -944,17 +949,19 @@ class Log:
             event, new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))
         )
 
-    async def redact(self, event: Event, owed: tuple[PendingStep, ...]) -> Event | None:
+    async def redact(
+        self, event: Event, owed: tuple[PendingStep, ...], request: RequestMark | None = None
+    ) -> Event | None:
         """Erase the content of a message; None if it has changed since it was read.
 
-        The event gets the pending steps `owed`.
+        The event gets the pending steps `owed`, and the mark of the request.
         """
         now = self._placement.now()
         version = version_at(now, event.version)
         owed = (*owed, *self._uploads.drop_steps(self.life, event.draft.artifacts, (), None, version))
-        return await self._put_over(
-            event, event.as_redacted(owed, self.life.session_id, version=version, now=now), erases=True
-        )
+        new = event.as_redacted(owed, self.life.session_id, version=version, now=now)
+        new = new if request is None else new.with_made_by(request)
+        return await self._put_over(event, new, erases=True)
 
     async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
         self._being_said.pop(event.given_id or "", None)
@@ -970,6 +977,23 @@ class Log:
         if event.draft.message is None or event.draft.message.is_final:  # others are in no cache
             await self.tell_edit(new)
         return new
+
+    async def ensure_edit_told(self, event: Event) -> None:
+        """Append an edit event, unless the log has one for this version.
+
+        The writer of the version may have been cut off before it.
+        """
+        seen = self._seen or await self.load()
+        if seen.edits.get(event.place, 0) >= event.version:
+            return
+        async for other in self._since(event.updated_at):
+            data = other.draft.data
+            if other.type is EventType.EDITED and (data["place"], data.get("version")) == (
+                event.place,
+                event.version,
+            ):
+                return
+        await self.tell_edit(event)
 
     async def tell_edit(self, event: Event) -> None:
         """Append an event that makes caches read the message at its place again."""

@@ -102,6 +102,17 @@ async def test_an_edit_whose_writer_failed_before_it_was_told_is_seen_once_it_is
     assert "m1: changed" in await texts(session)
 
 
+@pytest.mark.parametrize("message", ["m1", "system"])
+async def test_an_edit_that_is_made_again_adds_no_event(world: World, message: str) -> None:
+    session = await begun(world.engine)
+    await session.append([user("first", "m1"), user("second", "m2")])
+    await session.update(message, {"content": "changed"})
+    last = (await session.log.load()).state.place
+    for handle in (session, session, await opened(await world.another_process())):
+        assert (await handle.update(message, {"content": "changed"})).text == "changed"
+        assert (await handle.log.load()).state.place == last
+
+
 async def test_what_is_handed_out_may_be_changed_and_so_may_what_was_handed_in(world: World) -> None:
     """C12: by whichever call a message leaves, it shares nothing with what others read."""
     session = await begun(world.engine)
