@@ -13,7 +13,9 @@ from typing import Any
 from memory import Memory
 from memory.orchestrator.embeddings.partition_indexes import LASTS
 from tests.model import browsing as _of_browsing  # noqa: F401 - declares it
+from tests.model import documents as _of_documents  # noqa: F401 - declares what is done with them
 from tests.model import graph as _of_the_graph  # noqa: F401 - declares what is asked of it
+from tests.model import paths as _of_paths  # noqa: F401 - declares what is done in them
 from tests.model.artifacts import Files
 from tests.model.clock import ModelClock
 from tests.model.learning import operations as _of_learning  # noqa: F401 - declares how stores learn from sessions
@@ -51,6 +53,11 @@ READING = frozenset(
     | {f"relations.{method}" for method in ("expand", "density", "graph")}
     | {
         "browse",
+        "scopes.list",
+        "documents.get",
+        "documents.get_many",
+        "documents.list",
+        "documents.find",
         "scratchpads.read",
         "short_ids.resolve_many",
         "artifacts.get",
