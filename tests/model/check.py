@@ -266,6 +266,7 @@ def _near(
 
 def _beside(one: Version, other: Version) -> bool:
     """Whether they were said in one conversation, at most two numbers apart."""
+    one, other = one.unhidden or one, other.unhidden or other
     numbers = (one.fields["number_in_conversation"], other.fields["number_in_conversation"])
     alike = all(one.fields[name] == other.fields[name] is not None for name in ("scope", "conversation_id"))
     return alike and None not in numbers and abs(numbers[0] - numbers[1]) <= 2

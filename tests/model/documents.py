@@ -92,6 +92,11 @@ def _place_of(g: Generator, run: Run, tenant: str) -> dict[str, str]:
     return {"scope": g.chance.choice(SCOPES), "key": g.chance.choice(KEYS)}
 
 
+def _scope(g: Generator, run: Run, tenant: str) -> str:
+    """Mostly one with documents."""
+    return _place_of(g, run, tenant)["scope"]
+
+
 def _keys(g: Generator) -> dict[str, str]:
     may, keys = g.chance.random, dict[str, str]()
     keys |= {"prefix": g.chance.choice(("step/", "st", "st%", "ü", "Step"))} if may() < 0.4 else {}
@@ -118,7 +123,7 @@ def _draw_delete(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _draw_apply(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Puts and deletions in one scope; half the time one of them is refused by chance."""
-    scope, changes = g.chance.choice(SCOPES), list[dict[str, Any]]()
+    scope, changes = _scope(g, run, tenant), list[dict[str, Any]]()
     for n, key in enumerate(g.chance.sample(KEYS, g.chance.choice((1, 2, 3)))):
         change = _put_of(g, run, tenant, f"g{n}x") | {"scope": scope, "key": key}
         if g.chance.random() < 0.3:
@@ -128,7 +133,8 @@ def _draw_apply(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _draw_list(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    args: dict[str, Any] = {"scope": g.chance.choice((*SCOPES, *SUBTREES[:4], SUBTREES[0])), "keys": _keys(g)}
+    scope = g.chance.choice((_scope(g, run, tenant), SUBTREES[0], *SUBTREES[:2]))
+    args: dict[str, Any] = {"scope": scope, "keys": _keys(g)}
     args |= {"limit": g.chance.choice((1, 2, 100)), "values": g.chance.random() < 0.5}
     args |= {"reverse": True} if g.chance.random() < 0.3 else {}
     args |= {"where": _where(g)} if g.chance.random() < 0.4 else {}
@@ -138,16 +144,16 @@ def _draw_list(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _draw_delete_many(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    args: dict[str, Any] = {"scope": g.chance.choice(SCOPES), "keys": _keys(g)}
+    args: dict[str, Any] = {"scope": _scope(g, run, tenant), "keys": _keys(g)}
     return "delete_documents", args | ({"where": _where(g)} if g.chance.random() < 0.6 else {})
 
 
 DRAWS: dict[str, tuple[float, Callable[[Generator, Run, str], Drawn | None]]] = {
-    "put_document": (3, _draw_put),
+    "put_document": (4, _draw_put),
     "read_document": (1, _draw_read),
     "delete_document": (0.5, _draw_delete),
     "apply_documents": (0.7, _draw_apply),
-    "list_documents": (1.2, _draw_list),
+    "list_documents": (1.5, _draw_list),
     "delete_documents": (0.3, _draw_delete_many),
 }
 

@@ -18,6 +18,7 @@ from tests.model import (
     scratchpads,
     structured,
     superseding,
+    views,
 )
 from tests.model.learning.operations import DRAWS as OF_LEARNING
 from tests.model.model import Life
@@ -78,6 +79,7 @@ DAYS = {
         *paths.DRAWS,
         "list_documents",
     },
+    "views": {"write", "promote", "relate", *views.DRAWS},
     "documents": {"write", "delete_scope", "erase_subtree", "sweep", "list_scopes", *documents.DRAWS},
     "notes": {
         "write",
@@ -643,6 +645,7 @@ OTHERS = (
     | browsing.DRAWS
     | paths.DRAWS
     | documents.DRAWS
+    | views.DRAWS
     | numbering.DRAWS
     | artifacts.DRAWS
 )
@@ -716,3 +719,8 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "together": _together,
     **{kind: draw for kind, (_, draw) in OTHERS.items()},
 }
+
+
+def draw(kind: str, g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """One operation of a kind."""
+    return _DRAWS[kind](g, run, tenant)

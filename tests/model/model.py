@@ -84,6 +84,8 @@ class Version:
     fields: dict[str, Any]
     stored: tuple[datetime, datetime]
     """From when on it may be known, and from when on it must be."""
+    unhidden: Version | None = None
+    """Of what a view shows: the same with all that it says."""
 
     @property
     def words(self) -> frozenset[str]:
@@ -477,7 +479,8 @@ class Model:
             said.wrong("ends at another time", f"{end}, between {said.begun} and {said.ended}")
         self._next(said, life, read_again, {"valid_to": end})
 
-    def deleted(self, said: Said, tenant: str, entry_id: str) -> None:
+    def deleted(self, said: Said, tenant: str, entry_id: str, scopes: Sequence[str] | None = None) -> None:
+        """`scopes`: those of the view that is told what is kept."""
         life = self.life(tenant, entry_id)
         if life is not None and self.held(tenant, life):
             said.refused("LegalHoldActive")
@@ -485,7 +488,7 @@ class Model:
         said.equals(life is not None)
         self.bury(tenant, [entry_id], said.ended)
         self._unmake(tenant, entry_id, said.ended, automatic_only=True)
-        kept = sorted(self.made_of(tenant, [entry_id]))
+        kept = sorted(self.made_of(tenant, [entry_id], scopes))
         if life is not None and (sorted(said.value.kept), said.value.is_complete) != (kept, True):
             said.wrong("keeps others", f"{said.value!r}, wanted {kept}")
 
@@ -521,11 +524,13 @@ class Model:
             self._unmake(tenant, entry_id, at, automatic_only=True)
         return again
 
-    def made_of(self, tenant: str, ids: Collection[str]) -> set[str]:
-        """What was made of these entries, and does not take their place."""
+    def made_of(self, tenant: str, ids: Collection[str], scopes: Sequence[str] | None = None) -> set[str]:
+        """What was made of these entries, in some scopes or anywhere, and does not take
+        their place.
+        """
         return {
             one.id
-            for one in self.of(tenant)
+            for one in (self.of(tenant) if scopes is None else self.in_scopes(tenant, scopes))
             if any(s.entry in ids and not s.is_said and not s.moved for s in one.sources)
         }
 

@@ -195,7 +195,8 @@ async def delete(run: Run, op: Operation) -> None:
     if op.number % 2:
         refused = await run.ask(op, "delete", entry_id, expected_version=version_text(op.number))
         refused.refused("VersionConflict")
-    run.model.deleted(await run.ask(op, "delete", entry_id), op.tenant, entry_id)
+    scopes = None if run.view is None else run.view.scopes
+    run.model.deleted(await run.ask(op, "delete", entry_id), op.tenant, entry_id, scopes)
 
 
 @operation
@@ -434,7 +435,7 @@ async def retrieve(run: Run, op: Operation) -> None:
 @operation
 async def search_word(run: Run, op: Operation) -> None:
     asked, extra = _asked(run, op)
-    life = run.model.lives.get(run.made.get(op.args["word_of"], ("", "")))
+    life = (run.whole_model or run.model).lives.get(run.made.get(op.args["word_of"], ("", "")))
     if life is None:
         raise Gone
     await check.search_word(
