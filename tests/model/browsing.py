@@ -14,6 +14,7 @@ from tests.model import check
 from tests.model.model import Asked, Model, Version
 from tests.model.mutants import Method, mutant
 from tests.model.operations import Operation, operation, resolved
+from tests.model.structured import filter_of
 
 if TYPE_CHECKING:
     from tests.model.generate import Drawn, Generator
@@ -26,10 +27,10 @@ FEW, SOME = 2, 7
 
 def _draw(g: Generator, run: Run, tenant: str) -> Drawn | None:
     """Mostly of the whole tenant; up to a moment that mostly is that of a change."""
-    from tests.model.generate import CONVERSATIONS, SCOPES
+    from tests.model.generate import CONVERSATIONS
 
     may, asked = g.chance.random, g.asked(run, tenant)
-    scopes = None if may() < 0.6 else g.chance.sample(SCOPES, g.chance.choice((1, 2, 4)))
+    scopes = None if may() < 0.6 else g.places(g.chance.choice((1, 2, 4)))
     asked = {name: value for name, value in asked.items() if name not in NOT_ASKED}
     asked |= {"conversation": g.chance.choice(CONVERSATIONS)} if may() < 0.3 else {}
     asked |= {"updated_before": g.moment(run, g.ref(run, tenant))} if may() < 0.25 else {}
@@ -55,8 +56,10 @@ async def browsed(
     run: Run, tenant: str, scopes: list[str] | None, limit: int, *, worker: int, **given: Any
 ) -> None:
     """Each entry once, with the newest change first."""
+    passing = {"filter": filter_of(given["where"])} if "where" in given else {}
+    told = {name: value for name, value in given.items() if name != "where"} | passing
     found, (begun, ended) = await check.in_pages(
-        run, "browse", scopes, tenant=tenant, limit=limit, worker=worker, **given
+        run, "browse", scopes, tenant=tenant, limit=limit, worker=worker, **told
     )
     at_first, certain = shown(run.model, tenant, scopes, begun, **given)
     at_last, still = shown(run.model, tenant, scopes, ended, **given)

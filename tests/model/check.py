@@ -17,6 +17,7 @@ from memory.domain.versions import version_text
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.collections import (
     ARTIFACTS,
+    DOCUMENTS,
     ENTRIES,
     ENTRY_VERSIONS,
     MANIFESTS,
@@ -35,6 +36,7 @@ from tests.model.model import TIERS, Asked, Id, Life, Version
 from tests.model.not_yet import NOT_YET
 from tests.model.said import Said, Wrong, differences, plain
 from tests.model.sessions import check as sessions
+from tests.model.structured import filter_of
 from tests.model.words import OWN, TOPICS, is_own, owned
 from tests.model.workers import Here
 from tests.support.delivered import undelivered
@@ -58,7 +60,7 @@ is left: to end a session, note what was said, delete it, and once more for what
 made of it.
 """
 DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
-BESIDE = (SCRATCHPADS, NUMBERS, MANIFESTS, ARTIFACTS, RESERVATIONS)
+BESIDE = (SCRATCHPADS, NUMBERS, MANIFESTS, ARTIFACTS, RESERVATIONS, DOCUMENTS)
 """Of what else records are judged, by those who play it."""
 OURS = frozenset({"kept", "kept.before", "kept.new", "model.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
@@ -139,14 +141,14 @@ async def retrieve(
     worker: int = 0,
     with_session: str | None = None,
 ) -> None:
-    given = _arguments(asked)
+    given, named = _arguments(asked), _named(asked)
     if with_session is not None:
         given |= {"include_narrower": True, "session_id": with_session}
         asked = _widened(asked, with_session)
     said = await run.ask(
         None,
         "retrieve",
-        asked.scopes[0],
+        named,
         tenant=asked.tenant,
         worker=worker,
         order=order,
@@ -176,7 +178,7 @@ async def paged(
     )
     whole = asked if with_session is None else _widened(asked, with_session)
     told: dict[str, Any] = {"tenant": asked.tenant, "worker": worker, "order": order}
-    found, (begun, ended) = await in_pages(run, "retrieve", asked.scopes[0], limit=limit, **told, **given)
+    found, (begun, ended) = await in_pages(run, "retrieve", _named(asked), limit=limit, **told, **given)
     at_first, certain = run.model.retrieved(whole, begun, order)
     at_last, still = run.model.retrieved(whole, ended, order)
     if certain and still and at_first == at_last:
@@ -222,6 +224,7 @@ async def search_word(
     visible, certain = run.model.matching(asked, said.begun)
     if not certain:
         return
+    visible = [version for version in visible if version.fields["searchable"]]
     wanted = {version.fields["id"]: version for version in visible if word in version.words}
     found = [hit.entry for hit in said.given()]
     if said.value.degraded:
@@ -255,14 +258,15 @@ def _near(
     """
     matching = [
         version
-        for version in run.model.matching(replace(asked, metadata=()), said.begun)[0]
-        if matches(version)
+        for version in run.model.matching(replace(asked, metadata=(), where=()), said.begun)[0]
+        if version.fields["searchable"] and matches(version)
     ]
     return {version.fields["id"] for version in visible if any(_beside(version, one) for one in matching)}
 
 
 def _beside(one: Version, other: Version) -> bool:
     """Whether they were said in one conversation, at most two numbers apart."""
+    one, other = one.unhidden or one, other.unhidden or other
     numbers = (one.fields["number_in_conversation"], other.fields["number_in_conversation"])
     alike = all(one.fields[name] == other.fields[name] is not None for name in ("scope", "conversation_id"))
     return alike and None not in numbers and abs(numbers[0] - numbers[1]) <= 2
@@ -296,6 +300,7 @@ async def search_topic(
     def is_about(version: Version) -> bool:
         return topic in f"{version.fields['title'] or ''} {version.fields['content']}".split()
 
+    visible = [version for version in visible if version.fields["searchable"]]
     wanted = {version.fields["id"]: version for version in visible if is_about(version)}
     found = [hit.entry for hit in said.given()]
     if not certain or len(wanted) > 100:
@@ -343,6 +348,11 @@ def same_entries(
         _same_entry(label, entry, version, run.model.lives[asked.tenant, entry.id])
 
 
+def _named(asked: Asked) -> str | list[str]:
+    """The scopes as they are asked for: one alone, or several in a list."""
+    return asked.scopes[0] if len(asked.scopes) == 1 else list(asked.scopes)
+
+
 def _arguments(asked: Asked) -> dict[str, Any]:
     given: dict[str, Any] = {
         "tags": list(asked.tags),
@@ -351,6 +361,7 @@ def _arguments(asked: Asked) -> dict[str, Any]:
         "metadata": dict(asked.metadata),
     }
     given |= {"since": asked.since, "before": asked.before, "as_of": asked.as_of, "known_at": asked.known_at}
+    given |= {"filter": filter_of(asked.where)}
     return {name: value for name, value in given.items() if value}
 
 
@@ -360,6 +371,7 @@ def _of_search(asked: Asked) -> dict[str, Any]:
     filtered = {
         name: given.pop(name) for name in ("tags", "any_tags", "types", "metadata", "before") if name in given
     }
+    filtered |= given.pop("filter", {})
     return given | ({"filter": filtered} if filtered else {})
 
 
@@ -554,7 +566,8 @@ async def whole(run: Run) -> None:
     await delivered(run)
     await swept(run)
     tenants = sorted(
-        {tenant for tenant, _ in (*run.model.lives, *run.model.graves, *run.talks.all)} | {"acme"}
+        {tenant for tenant, *_ in (*run.model.lives, *run.model.graves, *run.talks.all, *run.model.shelf.all)}
+        | {"acme"}
     )
     number = run.begun[-1][0]
     chosen = random.Random(number)  # noqa: S311 - the same for the same run
@@ -633,6 +646,8 @@ async def _counted(run: Run, tenant: str) -> None:
     wanted = {tier: sum(life.tier == tier for life in lives) for tier in TIERS}
     if (told := {tier.tier: tier.entries for tier in stats.tiers}) != wanted:
         raise Wrong("stats count otherwise", f"{told}, wanted {wanted}")
+    if stats.documents != (documents := sum(tenant == owner for owner, _, _ in run.model.shelf.all)):
+        raise Wrong("stats count other documents", f"{stats.documents}, wanted {documents}")
     types: dict[str, int] = {}
     for life in lives:
         types[life.now.fields["type"]] = types.get(life.now.fields["type"], 0) + 1
@@ -687,6 +702,7 @@ async def stored(run: Run) -> None:
     run.pads.stored(said[SCRATCHPADS])
     run.numbers.stored(said, run)
     run.files.stored(said)
+    run.model.shelf.stored(said[DOCUMENTS])
     _as_many("homes", homes, list(lives))
     _as_many(
         "kept versions",
@@ -704,8 +720,10 @@ def _gone_words(run: Run) -> set[str]:
         | run.talks.living_words()
         | run.pads.living_words()
         | run.files.living_words()
+        | run.model.shelf.living_words()
     )
-    return (gone | run.talks.gone_words() | run.pads.gone_words() | run.files.gone_words()) - living
+    gone |= run.talks.gone_words() | run.pads.gone_words() | run.files.gone_words()
+    return (gone | run.model.shelf.gone_words()) - living
 
 
 def _words_of(row: Record) -> set[str]:

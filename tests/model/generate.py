@@ -8,7 +8,18 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.model import artifacts, browsing, graph, numbering, scratchpads, superseding
+from tests.model import (
+    artifacts,
+    browsing,
+    documents,
+    graph,
+    numbering,
+    paths,
+    scratchpads,
+    structured,
+    superseding,
+    views,
+)
 from tests.model.learning.operations import DRAWS as OF_LEARNING
 from tests.model.model import Life
 from tests.model.not_yet import NOT_YET
@@ -30,6 +41,8 @@ SCOPES = (
     "org:o",
     "object:ticket:t1",
 )
+ON_PATHS = 0.3
+"""How often a scope is a path."""
 SESSIONS = ("s1", "s2", "s3")
 CASES = ("case 1", "case 2", "case 3")
 TYPES = ("user", "feedback", "project", "reference", "learning", "context")
@@ -63,7 +76,11 @@ DAYS = {
         "relations",
         *graph.DRAWS,
         *browsing.DRAWS,
+        *paths.DRAWS,
+        "list_documents",
     },
+    "views": {"write", "promote", "relate", *views.DRAWS},
+    "documents": {"write", "delete_scope", "erase_subtree", "sweep", "list_scopes", *documents.DRAWS},
     "notes": {
         "write",
         "write_again",
@@ -153,6 +170,17 @@ class Generator:
     def life(self, run: Run, ref: str) -> Life | None:
         return run.model.lives.get(run.made[ref])
 
+    def scope(self) -> str:
+        return self.chance.choice(paths.PATHS if self.chance.random() < ON_PATHS else SCOPES)
+
+    def places(self, count: int) -> list[str]:
+        """Scopes and subtrees, all different."""
+        chosen = self.chance.sample(SCOPES, count)
+        for place in range(count):
+            if self.chance.random() < ON_PATHS:
+                chosen[place] = self.chance.choice((*paths.PATHS, *paths.SUBTREES))
+        return list(dict.fromkeys(chosen))
+
     # -- what to say -------------------------------------------------------------------
 
     def text(self, part: str) -> str:
@@ -194,7 +222,7 @@ class Generator:
         return {"in": self.chance.choice((-100.5, 3.5, 60.5, 3_600.5, 86_400.5, 5 * 86_400.5))}
 
     def draft(self, part: str = "a", key: str | None = None) -> dict[str, Any]:
-        draft: dict[str, Any] = {"content": self.content(part), "scope": self.chance.choice(SCOPES)}
+        draft: dict[str, Any] = {"content": self.content(part), "scope": self.scope()}
         may = self.chance.random
         if may() < 0.3:
             draft["title"] = self.text(part + "t")
@@ -211,6 +239,9 @@ class Generator:
             else {}
         )
         draft |= self.said_where() if may() < 0.3 else {}
+        draft |= {"data": structured.drawn_data(self, part)} if may() < 0.25 else {}
+        draft |= {"searchable": False} if may() < 0.08 else {}
+        draft |= {"content": ""} if "data" in draft and may() < 0.2 else {}
         return draft | ({"key": key} if key else {})
 
     def said_where(self) -> dict[str, Any]:
@@ -224,7 +255,7 @@ class Generator:
 
     def changes(self, part: str = "a") -> dict[str, Any]:
         names = self.chance.sample(
-            ("content", "title", "type", "source", "tags", "metadata", "expires_at"),
+            ("content", "title", "type", "source", "tags", "metadata", "expires_at", "data", "searchable"),
             self.chance.choice((0, 1, 1, 1, 2, 3)),
         )
         may = self.chance.random
@@ -236,6 +267,8 @@ class Generator:
             "tags": self.tags,
             "metadata": self.metadata,
             "expires_at": lambda: None if may() < 0.5 else self.expiry(),
+            "data": lambda: None if may() < 0.2 else structured.drawn_data(self, part),
+            "searchable": lambda: may() < 0.6,
         }
         return {name: values[name]() for name in names}
 
@@ -251,12 +284,13 @@ class Generator:
 
     def asked(self, run: Run, tenant: str, known_at: bool = True) -> dict[str, Any]:
         may, asked = self.chance.random, dict[str, Any]()
-        asked["scopes"] = self.chance.sample(SCOPES, 1)
+        asked["scopes"] = self.places(self.chance.choice((1, 1, 1, 2)))
         asked |= {"tags": self.chance.sample(TAGS, self.chance.choice((1, 1, 2)))} if may() < 0.3 else {}
         asked |= {"types": self.chance.sample(TYPES, 2)} if may() < 0.25 else {}
         asked |= {"any_tags": self.chance.sample(TAGS, 2)} if may() < 0.15 else {}
         asked |= {"metadata": self.chance.choice(METADATA)} if may() < 0.15 else {}
         asked |= {"before": self.moment(run, self.ref(run, tenant))} if may() < 0.15 else {}
+        asked |= {"where": structured.drawn_where(self)} if may() < 0.2 else {}
         ref = self.ref(run, tenant)
         asked |= (
             {
@@ -361,7 +395,9 @@ def _delete_scope(g: Generator, run: Run, tenant: str) -> Drawn | None:
         for life in run.model.of(tenant)
         if run.model.held(tenant, life) and not run.model.holds_all(tenant, life.scope)
     ]
-    return "delete_scope", {"scope": g.chance.choice(held if held and g.chance.random() < 0.6 else SCOPES)}
+    return "delete_scope", {
+        "scope": g.chance.choice(held if held and g.chance.random() < 0.6 else [g.scope()])
+    }
 
 
 def _promote(g: Generator, run: Run, tenant: str) -> Drawn | None:
@@ -375,7 +411,7 @@ def _promote(g: Generator, run: Run, tenant: str) -> Drawn | None:
         if "other overrides" not in NOT_YET and g.chance.random() < 0.3:
             overrides = {"content": g.content("p")}
     else:
-        ref, to = g.ref(run, tenant), g.chance.choice(SCOPES)
+        ref, to = g.ref(run, tenant), g.scope()
         overrides = g.chance.choice(
             ({}, {}, {"content": g.content("p")}, {"tags": g.tags(), "metadata": g.metadata()})
         )
@@ -419,7 +455,7 @@ def _compact(g: Generator, run: Run, tenant: str) -> Drawn | None:
         "text": None if 0.1 < mood < 0.15 else g.text("c"),
         "delete_sources": g.chance.random() < 0.5,
     }
-    args |= {"target": g.chance.choice(SCOPES)} if 0.15 < mood < 0.2 else {}
+    args |= {"target": g.scope()} if 0.15 < mood < 0.2 else {}
     args |= {"patch": {"tags": g.tags(), "metadata": g.metadata()}} if mood > 0.8 else {}
     return "compact", args
 
@@ -481,14 +517,16 @@ def _search_word(g: Generator, run: Run, tenant: str) -> Drawn | None:
     if life is None or not words:
         return None
     asked = g.asked(run, tenant)
-    asked["scopes"] = g.chance.choice(([life.scope], [life.scope], list(SCOPES), g.chance.sample(SCOPES, 2)))
+    asked["scopes"] = g.chance.choice(
+        ([life.scope], paths.around(life.scope), [*SCOPES, paths.SUBTREES[0]], g.places(2))
+    )
     args = {"asked": asked, "word_of": ref, "word": g.chance.choice(words), "preferred": g.preferred()}
     return "search_word", args | ({"session": g.chance.choice(SESSIONS)} if g.chance.random() < 0.2 else {})
 
 
 def _search_topic(g: Generator, run: Run, tenant: str) -> Drawn | None:
     asked = g.asked(run, tenant, known_at=False)
-    asked["scopes"] = g.chance.sample(SCOPES, g.chance.choice((1, 2, 8)))
+    asked["scopes"] = g.places(g.chance.choice((1, 2, 8)))
     return "search_topic", {
         "asked": asked,
         "topic": g.chance.choice(list(TOPICS)),
@@ -538,7 +576,7 @@ def _together(g: Generator, run: Run, tenant: str) -> Drawn | None:
             ]
         }
     if call == "promote":
-        args |= {"to": g.chance.choice(SCOPES)}
+        args |= {"to": g.scope()}
         if _unfaithful(g, run, tenant, ref, args["to"], {}, away=False):
             return None
     if call == "relate":
@@ -582,7 +620,8 @@ def _hold(g: Generator, run: Run, tenant: str) -> Drawn | None:
         return "release_hold", {"name": g.chance.choice([*placed, *CASES])}
     over = g.chance.choice(
         [{"entry_id": ref}] * 5
-        + [{"scope": g.chance.choice(SCOPES)}] * 3
+        + [{"scope": g.scope()}] * 3
+        + [{"scope": path} for path in paths.PATHS[:2]]
         + [{"user": g.chance.choice(("ada", "bob"))}] * 4
         + [{"tenant": tenant}]
     )
@@ -604,6 +643,9 @@ OTHERS = (
     | scratchpads.DRAWS
     | graph.DRAWS
     | browsing.DRAWS
+    | paths.DRAWS
+    | documents.DRAWS
+    | views.DRAWS
     | numbering.DRAWS
     | artifacts.DRAWS
 )
@@ -677,3 +719,8 @@ _DRAWS: dict[str, Callable[[Generator, Run, str], Drawn | None]] = {
     "together": _together,
     **{kind: draw for kind, (_, draw) in OTHERS.items()},
 }
+
+
+def draw(kind: str, g: Generator, run: Run, tenant: str) -> Drawn | None:
+    """One operation of a kind."""
+    return _DRAWS[kind](g, run, tenant)

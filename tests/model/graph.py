@@ -94,11 +94,9 @@ def _draw_expand(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 
 def _draw_graph(g: Generator, run: Run, tenant: str) -> Drawn | None:
-    from tests.model.generate import SCOPES
-
     when = _moments(g, run, tenant) if g.chance.random() < 0.4 else {}
     return "draw_graph", {
-        "scopes": g.chance.choice((None, g.chance.sample(SCOPES, g.chance.choice((1, 3))))),
+        "scopes": g.chance.choice((None, g.places(g.chance.choice((1, 3))))),
         "moments": when,
     }
 
@@ -201,6 +199,7 @@ async def drawn(
     run: Run, tenant: str, scopes: list[str] | None, moments: dict[str, Any], *, worker: int = 0
 ) -> None:
     """The graph of a tenant or of scopes, as it is or was."""
+    within = sorted({life.scope for life in run.model.in_scopes(tenant, scopes)}) or scopes if scopes else ()
     said = await run.ask(None, "relations.graph", scopes, tenant=tenant, worker=worker, limit=MOST, **moments)
     found = said.given()
     if not is_certain(run, tenant, moments.get("known_at")):
@@ -210,7 +209,7 @@ async def drawn(
         said,
         "draws another graph",
         told,
-        model_of(run, tenant, said.begun).graph(scopes=scopes or (), **moments),
+        model_of(run, tenant, said.begun).graph(scopes=within, **moments),
     )
     ordered = sorted(found.relations, key=lambda link: (link.created_at, link.id), reverse=True)
     _same(

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 from memory.orchestrator.storage.settings import EngineSettings
 from tests.model import rules
 from tests.model.said import Said, differences, plain, same
+from tests.model.shelf import Place, Shelf
+from tests.model.structured import Condition, merged_data, passes
+from tests.model.words import owned
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
@@ -32,6 +35,8 @@ PROMOTABLE = {
     "object": ("user", "workspace", "org"),
     "path": ("org",),
 }
+BELOW = "**"
+"""What the text of a subtree ends with."""
 WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
 MICROSECOND = timedelta(microseconds=1)
 SKEW = timedelta(minutes=5)
@@ -44,6 +49,22 @@ Id = tuple[str, str]
 
 def kind_of(scope: str) -> str:
     return scope.partition(":")[0]
+
+
+def covers(named: Collection[str], scope: str) -> bool:
+    """Whether a scope is one of those named, or is in a subtree that is."""
+    return scope in named or any(scope.startswith(root) for root in roots_in(named))
+
+
+def roots_in(named: Iterable[str]) -> list[str]:
+    """The paths whose subtrees are named."""
+    return [one.removesuffix(BELOW) for one in named if kind_of(one) == "path" and one.endswith("/" + BELOW)]
+
+
+def above(scope: str) -> list[str]:
+    """A path and the paths above it; of another scope, itself."""
+    ends = [at for at, letter in enumerate(scope, 1) if letter == "/"]
+    return [scope[:end] for end in ends] if kind_of(scope) == "path" else [scope]
 
 
 def words_in(text: str) -> list[str]:
@@ -63,6 +84,8 @@ class Version:
     fields: dict[str, Any]
     stored: tuple[datetime, datetime]
     """From when on it may be known, and from when on it must be."""
+    unhidden: Version | None = None
+    """Of what a view shows: the same with all that it says."""
 
     @property
     def words(self) -> frozenset[str]:
@@ -198,6 +221,7 @@ class Asked:
     before: datetime | None = None
     as_of: datetime | None = None
     known_at: datetime | None = None
+    where: tuple[Condition, ...] = ()
 
 
 class Model:
@@ -206,6 +230,7 @@ class Model:
     def __init__(self, talks: Talks) -> None:
         self.talks = talks
         self.lives: dict[Id, Life] = {}
+        self.shelf = Shelf()
         self.graves: dict[Id, Grave] = {}
         self.keys: dict[tuple[str, str, str | None], str] = {}
         """By tenant, scope and key: the id of the entry that was written under it."""
@@ -226,7 +251,7 @@ class Model:
         return (life for (owner, _), life in self.lives.items() if owner == tenant)
 
     def in_scopes(self, tenant: str, scopes: Sequence[str]) -> list[Life]:
-        return [life for life in self.of(tenant) if life.scope in scopes]
+        return [life for life in self.of(tenant) if covers(scopes, life.scope)]
 
     def life(self, tenant: str, entry_id: str) -> Life | None:
         return self.lives.get((tenant, entry_id))
@@ -334,6 +359,8 @@ class Model:
             "source": draft.get("source"),
             "tags": list(dict.fromkeys(draft.get("tags", ()))),
             "metadata": draft.get("metadata") or {},
+            "data": draft.get("data"),
+            "searchable": draft.get("searchable", True),
             "expires_at": draft.get("expires_at"),
             **{name: draft.get(name) for name in WHERE_SAID},
         }
@@ -380,7 +407,7 @@ class Model:
             "contributors": None,
             "origins": None,
         }
-        nothing |= dict.fromkeys(WHERE_SAID)
+        nothing |= {"data": None, "searchable": True} | dict.fromkeys(WHERE_SAID)
         fields = nothing | {"updated_at": born, "valid_from": born} | chosen | wanted
         self._match(said, found, fields | {"tier": tier})
         self.graves.pop(key, None)
@@ -452,7 +479,8 @@ class Model:
             said.wrong("ends at another time", f"{end}, between {said.begun} and {said.ended}")
         self._next(said, life, read_again, {"valid_to": end})
 
-    def deleted(self, said: Said, tenant: str, entry_id: str) -> None:
+    def deleted(self, said: Said, tenant: str, entry_id: str, scopes: Sequence[str] | None = None) -> None:
+        """`scopes`: those of the view that is told what is kept."""
         life = self.life(tenant, entry_id)
         if life is not None and self.held(tenant, life):
             said.refused("LegalHoldActive")
@@ -460,27 +488,58 @@ class Model:
         said.equals(life is not None)
         self.bury(tenant, [entry_id], said.ended)
         self._unmake(tenant, entry_id, said.ended, automatic_only=True)
-        kept = [
-            one.id
-            for one in self.of(tenant)
-            if any(s.entry == entry_id and not s.is_said and not s.moved for s in one.sources)
-        ]
-        if life is not None and (sorted(said.value.kept), said.value.is_complete) != (sorted(kept), True):
+        kept = sorted(self.made_of(tenant, [entry_id], scopes))
+        if life is not None and (sorted(said.value.kept), said.value.is_complete) != (kept, True):
             said.wrong("keeps others", f"{said.value!r}, wanted {kept}")
 
     def erased(self, said: Said, tenant: str, scope: str) -> None:
         if self.holds_any(tenant, scope):
             said.refused("LegalHoldActive")
             return
-        there = [life.id for life in self.in_scopes(tenant, [scope])]
-        said.equals(len(there))
+        self.counted(said, tenant, [scope])
         self.erase(tenant, scope, said.ended)
+
+    def counted(self, said: Said, tenant: str, scopes: Sequence[str]) -> None:
+        """An erasure counts what it erases in these scopes."""
+        said.equals(len(self.in_scopes(tenant, scopes)))
+        documents = sum(covers(scopes, scope) for owner, scope, _ in self.shelf.all if owner == tenant)
+        if said.value.documents != documents:
+            said.wrong("counts other documents", f"{said.value.documents}, wanted {documents}")
+
+    def scopes_below(self, tenant: str, subtree: str) -> set[str]:
+        """The scopes of a subtree that hold something, expired or not."""
+        every = {life.scope for life in self.of(tenant)} | self.shelf.scopes(tenant)
+        return {scope for scope in every if covers([subtree], scope)}
+
+    def delete_together(self, tenant: str, ids: Collection[str], at: datetime) -> int:
+        """Entries go, with what was made of them automatically; how many of them might
+        have gone with another one.
+        """
+        again = sum(
+            any(one.automatic and one.entry in ids for one in self.lives[tenant, entry_id].sources)
+            for entry_id in ids
+        )
+        self.bury(tenant, ids, at)
+        for entry_id in ids:
+            self._unmake(tenant, entry_id, at, automatic_only=True)
+        return again
+
+    def made_of(self, tenant: str, ids: Collection[str], scopes: Sequence[str] | None = None) -> set[str]:
+        """What was made of these entries, in some scopes or anywhere, and does not take
+        their place.
+        """
+        return {
+            one.id
+            for one in (self.of(tenant) if scopes is None else self.in_scopes(tenant, scopes))
+            if any(s.entry in ids and not s.is_said and not s.moved for s in one.sources)
+        }
 
     def erase(self, tenant: str, scope: str, at: datetime) -> None:
         """A scope goes, with all that was made of what it had, but for what took the
         place of its sources.
         """
         self.bury(tenant, [life.id for life in self.in_scopes(tenant, [scope])], at)
+        self.shelf.remove(self.shelf.in_scope(tenant, scope))
         self._goes_with(
             tenant,
             lambda one: one.scope == scope and not one.moved and (tenant, one.entry) not in self.lives,
@@ -519,7 +578,11 @@ class Model:
             life = self.lives.pop((tenant, entry_id), None)
             if life is None:
                 continue
-            words = frozenset(word for version in life.versions for word in version.words)
+            words = frozenset(
+                word
+                for version in life.versions
+                for word in version.words | owned(str(version.fields["data"]))
+            )
             self.graves[tenant, entry_id] = Grave(at, life.draft, words, life.now.expired(at))
             links = self.links.get(tenant, {})
             for link in [link for link in links.values() if entry_id in (link.source_id, link.target_id)]:
@@ -608,6 +671,8 @@ class Model:
                 "compacted_from_ids",
                 "contributors",
                 "origins",
+                "data",
+                "searchable",
                 *WHERE_SAID,
             )
         }
@@ -675,10 +740,11 @@ class Model:
             said.refused("NotFound")
             return None
         scopes = {life.scope for life in sources}
-        if len(scopes) > 1 or target not in (None, *scopes) or text is None:
+        data, differs = merged_data([life.now.fields["data"] for life in sources])
+        if len(scopes) > 1 or target not in (None, *scopes) or text is None or differs:
             said.refused("CompactionError")
             return None
-        wanted = _compacted(tenant, sources, text, patch)
+        wanted = _compacted(tenant, sources, text, patch) | {"data": data}
         identity = (
             tenant,
             tuple((s.id, s.now.fields["version"]) for s in sources),
@@ -888,6 +954,10 @@ class Model:
             gone, held = gone + (not stays), held + stays
             if not stays:
                 self.bury(tenant, [life.id], said.ended)
+        for place in self._expired_documents(said.begun):
+            stays = self.holds_all(place[0], place[1])
+            gone, held = gone + (not stays), held + stays
+            self.shelf.remove([] if stays else [place])
         for (tenant, session), talk in list(self.talks.all.items()):
             if talk.is_over(said.begun - EXPIRED_GRACE):
                 stays = self.holds_all(tenant, f"session:{session}")
@@ -895,6 +965,10 @@ class Model:
                 if not stays:
                     self.talks.expires(self, talk, said.ended)
         return gone, held
+
+    def _expired_documents(self, now: datetime) -> list[Place]:
+        """Those that expired a day ago."""
+        return [place for place, one in self.shelf.all.items() if one.expired(now - EXPIRED_GRACE)]
 
     def retire(self, said: Said) -> tuple[int, int]:
         """The entries that rules delete go: how many, and how many are held."""
@@ -1068,6 +1142,11 @@ class Model:
         wanted: list[tuple[str, ...]] = [
             ("expire", "entries", *key, "", life.tier, "") for key, life in free.items()
         ]
+        wanted += [
+            ("expire", "documents", tenant, scope, "", "", "")
+            for tenant, scope, _ in self._expired_documents(now)
+            if not self.holds_all(tenant, scope)
+        ]
         return wanted + [
             ("expire", "sessions", talk.tenant, f"conversation:{talk.id}", "", "", "") for talk in talks
         ]
@@ -1193,7 +1272,8 @@ class Model:
         kind, _, name = scope.partition(":")
         talk = self.talks.all.get((tenant, name)) if kind == "session" else None
         user = name if kind == "user" else None if talk is None else talk.user
-        return bool({("tenant", tenant), ("scope", scope), ("user", user)} & self._held(tenant))
+        scopes = {("scope", one) for one in above(scope)}
+        return bool({("tenant", tenant), ("user", user), *scopes} & self._held(tenant))
 
     def held(self, tenant: str, life: Life) -> bool:
         return ("entry", life.id) in self._held(tenant) or self.holds_all(tenant, life.scope)
@@ -1262,6 +1342,10 @@ class Model:
 
     # -- reading many ------------------------------------------------------------------
 
+    def passing(self, asked: Asked) -> list[Life]:
+        """Those whose current version a question would show, whenever that is valid."""
+        return [life for life in self.in_scopes(asked.tenant, asked.scopes) if _passes(life.now, asked)]
+
     def matching(self, asked: Asked, now: datetime) -> tuple[list[Version], bool]:
         """What a question shows, in no order, and whether that is certain."""
         found, certain = list[Version](), True
@@ -1292,6 +1376,7 @@ def _passes(version: Version, asked: Asked) -> bool:
             name in fields["metadata"] and same(fields["metadata"][name], value)
             for name, value in asked.metadata
         )
+        and all(passes(one, fields) for one in asked.where)
     )
 
 
@@ -1357,6 +1442,7 @@ def _compacted(tenant: str, sources: Sequence[Life], text: str, patch: dict[str,
         "title": None,
         "source": None,
         "content": text,
+        "searchable": all(one["searchable"] for one in fields),
         "tags": tags,
         "metadata": merged | patch.get("metadata", {}),
         "expires_at": None if None in ends else max(ends),

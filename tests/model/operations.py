@@ -71,6 +71,8 @@ CARRIED: list[Carried] = []
 """What else is looked at of what was imported from a tenant for another, by a worker;
 then it is taken away there.
 """
+IMPORTED: list[Carried] = []
+"""The same, before any of it is taken away."""
 
 
 def operation(perform: Performed) -> Performed:
@@ -80,6 +82,11 @@ def operation(perform: Performed) -> Performed:
 
 def carried(look: Carried) -> Carried:
     CARRIED.append(look)
+    return look
+
+
+def imported(look: Carried) -> Carried:
+    IMPORTED.append(look)
     return look
 
 
@@ -188,7 +195,8 @@ async def delete(run: Run, op: Operation) -> None:
     if op.number % 2:
         refused = await run.ask(op, "delete", entry_id, expected_version=version_text(op.number))
         refused.refused("VersionConflict")
-    run.model.deleted(await run.ask(op, "delete", entry_id), op.tenant, entry_id)
+    scopes = None if run.view is None else run.view.scopes
+    run.model.deleted(await run.ask(op, "delete", entry_id), op.tenant, entry_id, scopes)
 
 
 @operation
@@ -349,28 +357,31 @@ async def transfer_all(run: Run, op: Operation) -> None:
     there = {entry.id for entry in entries}
     between = [link for link in links if {link.source_id, link.target_id} <= there]
     pads = run.pads.of(op.tenant)
+    documents = len(list(run.model.shelf.of(op.tenant, run.clock.now)))
     for first in (True, False):
         report = (await run.ask(op, "admin.import_", lines, tenant=elsewhere)).given()
         counted = (report.imported, report.already_there, report.relations, len(report.problems))
         wanted = (len(entries), 0, len(between), 0) if first else (0, len(entries), 0, 0)
-        beside = (len(talks), len(pads)) if first else (0, 0)
+        beside = (len(talks), len(pads), documents) if first else (0, 0, 0)
         if (
             counted != wanted
-            or (report.sessions, report.other_records) != beside
+            or (report.sessions, report.other_records, report.documents) != beside
             or (report.events and not first)
         ):
             raise Wrong(
-                "an import counts otherwise", f"{report}, not {wanted} and {beside} sessions and scratchpads"
+                "an import counts otherwise", f"{report}, not {wanted} and {beside} sessions, pads, documents"
             )
-    imported = (
+    there_now = (
         await run.ask(op, "entries.iterate", include_retired=True, tenant=elsewhere, reading=True)
     ).given()
-    check.imported(entries, imported, elsewhere)
+    check.imported(entries, there_now, elsewhere)
     linked = (await run.ask(op, "relations.all", tenant=elsewhere, reading=True)).given()
     if sorted(link.created_at for link in linked) != sorted(link.created_at for link in between):
         raise Wrong("an import's links differ", f"{len(linked)} of {len(between)}")
+    for look in IMPORTED:
+        await look(run, op.tenant, elsewhere, op.worker)
     for scope in sorted(
-        {entry.scope.text for entry in imported}
+        {entry.scope.text for entry in there_now}
     ):  # what was made of the entries of one may have gone with another
         there = (
             await run.ask(op, "entries.iterate", scope, include_retired=True, tenant=elsewhere, reading=True)
@@ -424,7 +435,7 @@ async def retrieve(run: Run, op: Operation) -> None:
 @operation
 async def search_word(run: Run, op: Operation) -> None:
     asked, extra = _asked(run, op)
-    life = run.model.lives.get(run.made.get(op.args["word_of"], ("", "")))
+    life = (run.whole_model or run.model).lives.get(run.made.get(op.args["word_of"], ("", "")))
     if life is None:
         raise Gone
     await check.search_word(
@@ -458,7 +469,7 @@ def _asked(run: Run, op: Operation) -> tuple[Asked, dict[str, Any]]:
     """The question, and how it is put where a session's entries come with the user's."""
     given = resolved(run, op.args["asked"])
     scopes = tuple(given.pop("scopes"))
-    for name in {"tags", "types", "any_tags"} & given.keys():
+    for name in {"tags", "types", "any_tags", "where"} & given.keys():
         given[name] = tuple(given[name])
     asked = Asked(op.tenant, scopes, metadata=tuple(given.pop("metadata", {}).items()), **given)
     with_session = op.args.get("session")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,22 @@ from typing import Any
 from memory import Memory
 from memory.orchestrator.embeddings.partition_indexes import LASTS
 from tests.model import browsing as _of_browsing  # noqa: F401 - declares it
+from tests.model import documents as _of_documents  # noqa: F401 - declares what is done with them
 from tests.model import graph as _of_the_graph  # noqa: F401 - declares what is asked of it
+from tests.model import paths as _of_paths  # noqa: F401 - declares what is done in them
+from tests.model import views
 from tests.model.artifacts import Files
 from tests.model.clock import ModelClock
 from tests.model.learning import operations as _of_learning  # noqa: F401 - declares how stores learn from sessions
 from tests.model.model import Id, Model
 from tests.model.numbering import Numbers
-from tests.model.operations import Operation, perform
+from tests.model.operations import Gone, Operation, perform
 from tests.model.rules import TENANTS
 from tests.model.said import Failure, Said
 from tests.model.scratchpads import Pads
 from tests.model.script import Script
 from tests.model.sessions import operations as _of_sessions  # noqa: F401 - declares what is done with sessions
+from tests.model.sessions.calls import View
 from tests.model.sessions.talks import Talks
 from tests.model.topologies import TOPOLOGIES, Topology
 from tests.model.workers import Elsewhere, Here, Worker
@@ -51,6 +56,11 @@ READING = frozenset(
     | {f"relations.{method}" for method in ("expand", "density", "graph")}
     | {
         "browse",
+        "scopes.list",
+        "documents.get",
+        "documents.get_many",
+        "documents.list",
+        "documents.find",
         "scratchpads.read",
         "short_ids.resolve_many",
         "artifacts.get",
@@ -84,6 +94,10 @@ class Run:
         self.pads = Pads()
         self.numbers = Numbers()
         self.files = Files(self.talks)
+        self.view: View | None = None
+        """Through which view everything is asked for now."""
+        self.whole_model: Model | None = None
+        """While that is judged by what the view has: the model of all there is."""
         self.made: dict[str, Id] = {}
         """By operation, the ids of the entries it made."""
         self.made_links: dict[str, str | None] = {}
@@ -161,15 +175,29 @@ class Run:
         number = (worker if worker is not None else op.worker if op is not None else 0) % len(self.workers)
         owner = tenant or (op.tenant if op is not None else "acme")
         self.clock.ticking = not (reading or name in READING)
+        if self.view is not None:
+            name, args = f"view.{name}", (self.view, *args)
         begun = self.clock()
         self.script.called(begun, owner, name, args, kwargs)
         answer = await self.workers[number].call(owner, name, args, kwargs)
         self.script.answered(answer)
         ended = self.clock.now
-        if name not in READING:
+        if self.clock.ticking:
             self.wrote[number] = ended
         failure = answer if isinstance(answer, Failure) else None
-        return Said(f"{name} of {owner}", begun, ended, None if failure else answer, failure)
+        said = Said(f"{name} of {owner}", begun, ended, None if failure else answer, failure)
+        return said if self.view is None else await self._in_view(said, owner, number)
+
+    async def _in_view(self, said: Said, owner: str, number: int) -> Said:
+        """What a view is refused ends the operation."""
+        assert self.view is not None
+        if self.view.is_refused:
+            said.refused("Forbidden")
+            raise Gone
+        if not self.view.is_whole or said.failure is not None:
+            return said
+        self.clock.ticking = False
+        return replace(said, value=await views.completed(self, said, owner, number))
 
     async def forgets(self, number: int) -> None:
         """A worker is about to end: it tells what sessions have come to, and forgets

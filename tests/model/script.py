@@ -21,7 +21,7 @@ from memory.policies.window import TokenThreshold
 from tests.model.clock import ModelClock
 from tests.model.operations import Joined
 from tests.model.rules import Seen
-from tests.model.sessions.calls import Handles, Of, Summed, noted
+from tests.model.sessions.calls import Handles, Of, Summed, View, noted
 from tests.model.words import embed
 
 CONFIG = {config!r}
@@ -95,7 +95,7 @@ class Script:
                 given = given.replace(repr(known), where)
             lines.append(
                 f"        await call({name!r}, {number}, {tenant!r}, {moment!r},"
-                f" {name not in READING}{given})"
+                f" {name.removeprefix('view.') not in READING}{given})"
             )
         body = "\n".join(lines).replace("datetime.timezone.utc", "timezone.utc")
         return HEAD.format(title=title.replace('"""', ""), config=config) + body + TAIL

@@ -157,6 +157,8 @@ def upserted(model: Model, said: Said, tenant: str, draft: dict[str, Any]) -> Id
         "source": draft.get("source"),
         "tags": list(dict.fromkeys(draft.get("tags", ()))),
         "metadata": draft.get("metadata") or {},
+        "data": draft.get("data"),
+        "searchable": draft.get("searchable", True),
         "expires_at": draft.get("expires_at"),
         **{name: draft.get(name) for name in WHERE_SAID},
     }

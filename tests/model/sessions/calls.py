@@ -33,6 +33,18 @@ class Of:
 
 
 @dataclass(frozen=True)
+class View:
+    """Through which restricted view something is asked."""
+
+    scopes: tuple[str, ...]
+    role: str | None = None
+    is_refused: bool = False
+    """Whether the view has not what is asked for."""
+    is_whole: bool = False
+    """Whether the answer is judged by all that the tenant has."""
+
+
+@dataclass(frozen=True)
 class Summed:
     """A summariser; None fails."""
 
@@ -58,11 +70,15 @@ class Handles:
 
     def method(self, memory: Memory, name: str, args: Sequence[Any]) -> Callable[..., Any]:
         """What is called, with its positional arguments; `session.append` takes an `Of`
-        first.
+        first, and `view.get` a `View`.
         """
         noun, _, called = name.partition(".")
         if noun == "manager":
             return partial(CALLS[called], memory, *args)
+        if noun == "view":
+            view: View = args[0]
+            restricted: Any = memory.restrict(view.scopes, role=view.role)  # type: ignore[arg-type]
+            return partial(attrgetter(called)(restricted), *args[1:])
         if noun != "session":
             return partial(attrgetter(name)(memory), *args)
         session = self._of(memory, args[0])
