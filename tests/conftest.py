@@ -81,9 +81,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The files that take longest come first: workers take them in this order, and none
     is left alone with a long one at the end.
     """
+    asked = set()
     for item in items:
-        if not LEFT_TO_NIGHTLY.isdisjoint({item.nodeid, item.nodeid.partition("[")[0]}):
+        test = item.nodeid.partition("[")[0]
+        again = item.get_closest_marker("one_case") is not None and test in asked
+        if again or not LEFT_TO_NIGHTLY.isdisjoint({item.nodeid, test}):
             item.add_marker(pytest.mark.nightly)
+        elif item.get_closest_marker("one_case") is not None:
+            asked.add(test)
     left_out = {item for item in items if _is_left_out(config, item)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]

@@ -24,6 +24,7 @@ from tests.support.placings import ORDINARY, PLACINGS, STORIES, Placing, forget
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
 NIGHTLY = pytest.mark.nightly
+ONE_CASE = pytest.mark.one_case
 FILES = ("one.db", "mid.db", "long.db")
 
 
@@ -47,7 +48,7 @@ def _behind_a_cache(folder: Path) -> dict[str, Any]:
 
 def _on_servers(placing: Placing, *, in_ci: bool = False) -> Any:
     return pytest.param(
-        placing.config, id=placing.name, marks=[*marks_of(*placing.backends), *([] if in_ci else [NIGHTLY])]
+        placing.config, id=placing.name, marks=[*marks_of(*placing.backends), ONE_CASE if in_ci else NIGHTLY]
     )
 
 
@@ -57,7 +58,8 @@ DEFAULT = pytest.param(_one_file, id="one-file", marks=SQLITE)
 
 def topologies(*, mixed: bool) -> list[Any]:
     """The default, and what `make nightly` asks besides; with `mixed`, CI asks Redis +
-    PostgreSQL + Edge too.
+    PostgreSQL + Edge too, one case of each test: what else its cases vary is above the
+    stores.
     """
     return [
         DEFAULT,

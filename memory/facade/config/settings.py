@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -555,17 +556,17 @@ class MemoryConfig(BaseModel):
 
         Tiers with the same store or the same URL share one object.
         """
-        found = self._stores_by_name()
+        found = self._stores_by_name
         return {tier: found[getattr(self.tiers, tier)] for tier in TIERS}
 
     def routes_of(self, tier: str) -> list[tuple[RouteConfig, ServingStore]]:
         """Return the routes from a tier, in order, each with its store."""
-        found = self._stores_by_name()
+        found = self._stores_by_name
         return [(route, found[route.store]) for route in self.routes if tier in route.tiers]
 
     def stores_in_use(self) -> list[ServingStore]:
         """Return every distinct store that a tier or a route names."""
-        return list({store.name: store for store in self._stores_by_name().values()}.values())
+        return list({store.name: store for store in self._stores_by_name.values()}.values())
 
     def tiers_on(self, name: str) -> list[str]:
         """Return the tiers that a store serves, fully or in part."""
@@ -575,8 +576,9 @@ class MemoryConfig(BaseModel):
             if name in (store.name, *(to.name for _, to in self.routes_of(tier)))
         ]
 
+    @cached_property
     def _stores_by_name(self) -> dict[str, ServingStore]:
-        """Return the store for each name or URL that a tier or a route gives."""
+        """The store for each name or URL that a tier or a route gives."""
         named = {
             name: ServingStore(name, store.url, store.options, store) for name, store in self.stores.items()
         }

@@ -154,8 +154,8 @@ async def test_overlapping_places_have_each_record_once(store: Store) -> None:
         expected = _ids(where)
         assert sorted(await query_ids(store, where, roles=ALL_ROLES)) == sorted(expected), name
         assert (await store.count(Query(SAMPLES, where, roles=ALL_ROLES))).records == len(expected), name
-        home = {i for i in expected if i in set(await query_ids(store, where))}
         if store.capabilities.lexical:
+            home = await query_ids(store, where)
             assert sorted(await hit_ids(store, "lantern", where)) == sorted(home)[:50], name
 
 
@@ -427,7 +427,8 @@ async def test_erasing_a_subtree_leaves_all_other_scopes(store: Store) -> None:
     }
     where = Under("acme", (f"{ROOT}red/",), (f"{ROOT}%25/",))
     inside = _ids(where)
-    some = {i for i in inside if i in set(await query_ids(store, where, Eq("number", 3)))}
+    some = set(await query_ids(store, where, Eq("number", 3)))
+    assert some < inside
     assert await store.delete_matching(Query(SAMPLES, where, Eq("number", 3)), 100) == len(some)
     assert await store.delete_matching(Query(SAMPLES, where, roles=ALL_ROLES), 100) == len(inside - some)
     assert await query_ids(store, where, roles=ALL_ROLES) == []

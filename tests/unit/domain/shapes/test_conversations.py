@@ -18,9 +18,9 @@ from memory.domain.message import Message, Role
 from memory.domain.shapes import FORMATS, export_messages, export_originals, import_messages
 from memory.policies.tokens import DefaultCounter, messages_tokens
 from tests.support.conversations import drawn
-from tests.support.depth import THOROUGH
+from tests.support.depth import drawn as draws
 
-SEEDS = range(200 if THOROUGH else 40)
+SEEDS = range(draws(200, quick=40))
 
 
 def stored(messages: list[Message]) -> list[Message]:
@@ -130,7 +130,7 @@ def test_a_message_of_an_unknown_shape_is_shown_as_a_plain_one() -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_message_with_any_change_comes_back_equal_or_is_refused(format: str) -> None:
     refused = kept = 0
-    for seed in range(60 if THOROUGH else 10):
+    for seed in range(draws(60, quick=20)):
         chance = random.Random(f"change {format} {seed}")  # noqa: S311 - not for secrets
         for item in drawn(format, seed).items:
             _change(item, chance)
