@@ -109,9 +109,9 @@ class Schema(ABC):
         )
         for table in [table for collection in (*comparison.new, *unsure) for table in self.of(collection)]:
             self._make(connection, table, there)
-        for collection in comparison.new:
+        if comparison.new:
             connection.execute(
-                registry.insert().values(name=collection.name, declaration=declaration(collection))
+                registry.insert(), [{"name": c.name, "declaration": declaration(c)} for c in comparison.new]
             )
         for growth in comparison.grown:
             self._grow(connection, growth)

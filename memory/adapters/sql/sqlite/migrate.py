@@ -47,8 +47,9 @@ class SqliteSchema(Schema):
 
     def _make(self, connection: sa.Connection, table: sa.Table, there: Sequence[str]) -> None:
         if table.name not in there:
+            driver = connection.connection.cursor()
             for statement in _creation(table):
-                connection.exec_driver_sql(statement)
+                driver.execute(statement)
 
 
 @cache
