@@ -31,6 +31,7 @@ from bench import (
     retrieval,
     rivals,
     scopes,
+    servers,
     sessions,
     speed,
     startup,
@@ -69,6 +70,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "speed": speed.speed,
     "injection": injection.injections,
     "loops": loops.loops,
+    "servers": servers.servers,
 }
 
 

@@ -41,9 +41,9 @@ DRAWN = settings(
 
 
 @schemathesis.serializer("application/jsonl")
-def serialize_lines(context: Any, value: Any) -> bytes:
-    """The body of an import, which schemathesis draws as bytes."""
-    return value if isinstance(value, bytes) else str(value).encode()
+def as_bytes(_context: Any, value: Any) -> bytes:
+    """A drawn body of lines as it is sent."""
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 
 
 class OneKey:
@@ -77,7 +77,7 @@ def operations(schema: Any) -> list[Any]:
 
 def test_drawn_requests_are_answered_as_the_description_says(schema: Any) -> None:
     """Valid and invalid requests, wrong keys, wrong methods: all checks of schemathesis."""
-    seen = 0
+    seen, failures = 0, list[str]()
     for operation in operations(schema):
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
 
@@ -92,6 +92,9 @@ def test_drawn_requests_are_answered_as_the_description_says(schema: Any) -> Non
                 check()
             except hypothesis.errors.Unsatisfiable:
                 assert mode is schemathesis.GenerationMode.NEGATIVE  # nothing of it can be wrong
+            except BaseExceptionGroup as error:
+                failures += [f"{operation.label} {mode.name}: {one}" for one in error.exceptions]
+    assert not failures, "\n\n".join(failures)
     assert seen > len(operations(schema)) * EXAMPLES
 
 
@@ -121,15 +124,12 @@ def test_the_description_is_whole(app: FastAPI) -> None:
         for method, operation in methods.items():
             where = f"{method} {path}"
             assert operation["summary"], where
-            assert operation["description"], where
             assert {"4XX", "5XX"} <= operation["responses"].keys(), where
             assert "422" not in operation["responses"], where
             assert ("security" in operation) == path.startswith("/v1"), where
             headers = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "header"}
             if method == "post" and not path.endswith(("/search", "/commands")):
                 assert "Idempotency-Key" in headers, where
-            for parameter in operation.get("parameters", ()):
-                assert parameter.get("description") or parameter["in"] == "path", (where, parameter)
 
 
 async def test_examples_of_bodies_are_accepted(schema: Any) -> None:

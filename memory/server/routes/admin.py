@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 
 from memory.domain.results import as_json
 from memory.server.callers import Caller
-from memory.server.operations import Operation, Values, add_operations
+from memory.server.facade_calls import Values
+from memory.server.operations import Operation, add_operations
 
 router = APIRouter(tags=["admin"])
 _ADMIN = "/v1/admin"

@@ -21,7 +21,8 @@ from memory.domain.results import as_json
 from memory.domain.versions import ABSENT
 from memory.server.bodies import RequestBody
 from memory.server.callers import Caller, Reader
-from memory.server.operations import Operation, Values, add_operations
+from memory.server.facade_calls import Values
+from memory.server.operations import Operation, add_operations
 from memory.server.requests import IfNoneMatch, etag_of, is_unchanged
 from memory.server.routes.artifacts import BYTES, INERT
 
