@@ -21,7 +21,7 @@ _ADMIN = "/v1/admin"
 
 
 class SweepOutcome(BaseModel):
-    """What a round of maintenance did, for all tenants."""
+    """The outcome of a round of maintenance for all tenants."""
 
     ran: bool = Field(description="False if another process runs maintenance.")
     more: bool = Field(description="Whether work is left. Call again to go on.")

@@ -1,7 +1,7 @@
 """Routes of documents: JSON or bytes under keys of scopes.
 
-Scope and key of a document are in the query, because a key may be any text, such as
-`..` or `a/b`, which clients and proxies change in a path.
+The scope and the key of a document are in the query. A key may be any text, such as
+`..` or `a/b`, and clients and proxies change such texts in a path.
 """
 
 from __future__ import annotations
