@@ -32,6 +32,7 @@ from bench import (
     retrieval,
     rivals,
     scopes,
+    servers,
     sessions,
     speed,
     startup,
@@ -71,6 +72,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "injection": injection.injections,
     "loops": loops.loops,
     "mcp": mcp.mcp,
+    "servers": servers.servers,
 }
 
 

@@ -123,7 +123,7 @@ class CommandContext(Protocol):
     def for_command(self, number: int) -> CommandContext:
         """Return the memory for one command of a text, which is numbered from 1.
 
-        What the command changes is one part of the request, if there is a request id.
+        With a request id, the change of the command is one part of the request.
         """
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:

@@ -26,7 +26,7 @@ class View:
     """The scopes of the view; None for all of the tenant's."""
     role: ViewRole = "writer"
     origin: str | None = None
-    """The source that the view adds to whatever it writes, such as `key:3kTMd9Xq`."""
+    """The source that the view adds to its writes, such as `key:3kTMd9Xq`."""
     is_restricted: bool = True
     """False for a view with an origin alone: it reaches stores and other tenants."""
 

@@ -13,26 +13,23 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal, TypeAlias, Unpack, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, create_model
 from starlette.responses import Response
 
-from memory.domain.errors import CompactionError, ConfigError, Conflict, InvalidInput, NotFound
-from memory.domain.versions import ABSENT
-from memory.facade.memory import NOUNS, Memory
-from memory.facade.resources.legal_holds import LegalHolds
-from memory.facade.resources.runs import Runs
+from memory.domain.errors import NotFound
+from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
-from memory.facade.resources.tasks import Tasks
-from memory.facade.runtime.view_guard import CALLS, ViewCall
 from memory.server import paths as paths  # registers the convertor `text`
 from memory.server.bodies import RequestBody
 from memory.server.callers import Admin, Caller, Operator, Reader, Role, Writer
 from memory.server.docstrings import Documentation
+from memory.server.facade_calls import Values, call_facade, concerns_stores, function_of, hints_of
 from memory.server.json_types import field_type, limits_of, model_of_result, shown_result
 from memory.server.problems import Problem, bad_request
 from memory.server.rendering import json_response
@@ -40,6 +37,7 @@ from memory.server.requests import (
     IdempotencyKey,
     IfMatch,
     IfNoneMatch,
+    Prefer,
     etag_of,
     expected_version,
     expects_absence,
@@ -49,20 +47,9 @@ from memory.server.requests import (
     next_link,
     outer_cursor,
     request_id_of,
+    wait_of,
 )
 
-Values: TypeAlias = dict[str, Any]
-"""The arguments of a call, by name."""
-
-CLASSES: Final[Mapping[str, type]] = {
-    "memory": Memory,
-    **NOUNS,
-    "session": Session,
-    "session.tasks": Tasks,
-    "session.runs": Runs,
-    "admin.legal_holds": LegalHolds,
-}
-"""The classes of the facade whose calls have routes."""
 _CALLERS: Final[Mapping[Role, Any]] = {
     "reader": Reader,
     "writer": Writer,
@@ -144,12 +131,11 @@ class Operation:
     @property
     def is_of_stores(self) -> bool:
         """Whether the call concerns the stores, and so other tenants too."""
-        return CALLS[f"{CLASSES[self.holder].__name__}.{self.call.rpartition('.')[2]}"] is ViewCall.STORES
+        return concerns_stores(self.call)
 
     @property
     def function(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(CLASSES[self.holder], self.call.rpartition(".")[2])
-        return found
+        return function_of(self.call)
 
     @property
     def handle(self) -> tuple[str, ...]:
@@ -185,8 +171,7 @@ class _Route:
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
-        self._function = inspect.unwrap(operation.function)
-        self._hints = _hints_of(self._function)
+        self._hints = hints_of(operation.call)
         self.documentation = Documentation.of(inspect.getdoc(operation.function) or "")
         self.result_model = model_of_result(self._hints["return"], operation.result, bool(operation.kind))
         signature = inspect.signature(operation.function)
@@ -272,10 +257,12 @@ class _Route:
             found["idempotency_key"] = IdempotencyKey
         if "expected_version" in self._parameters and "expected_version" not in operation.omits:
             found["if_match"] = IfMatch
-            if ABSENT in _members(self._hints["expected_version"]):
+            if "ABSENT" in str(self._hints["expected_version"]):
                 found["if_none_match"] = IfNoneMatch
         elif operation.method == "GET" and operation.etag is not None:
             found["if_none_match"] = IfNoneMatch
+        if "consistency" in self._parameters:
+            found["prefer"] = Prefer
         return found
 
     async def _answer(
@@ -287,6 +274,7 @@ class _Route:
         idempotency_key: str | None = None,
         if_match: str | None = None,
         if_none_match: str | None = None,
+        prefer: str | None = None,
         **values: Any,
     ) -> Response:
         operation = self._operation
@@ -304,8 +292,9 @@ class _Route:
                 expected = expects_absence(if_none_match)
             if expected is not None:
                 values["expected_version"] = expected
-        if "entry_id" in operation.path_names:
-            values["entry_id"] = await full_id(caller, values["entry_id"])
+        if wait_of(prefer) is not None:
+            values.setdefault("consistency", "replicated")
+        await _resolve_ids(caller, operation, values)
         asked = dict(values)
         if operation.prepare is not None:
             operation.prepare(caller, values)
@@ -313,7 +302,14 @@ class _Route:
         if operation.is_of_stores:
             require_whole_tenant(caller)
             memory = request.app.state.memory
-        result = await _call(operation, memory, values)
+        result = await call_facade(
+            memory,
+            operation.call,
+            values,
+            renames=operation.renames,
+            handle=operation.handle,
+            creates=operation.creates,
+        )
         return await self._response(request, caller, asked, result, if_none_match)
 
     def _refuse_conditions(self, request: Request) -> None:
@@ -349,63 +345,16 @@ class _Route:
         return json_response(content, operation.status, headers=headers)
 
 
-def _members(hint: Any) -> list[Any]:
-    """Return the types of a union, and the values of its literals."""
-    return [one for part in get_args(hint) for one in (_members(part) or [part])]
-
-
-def _hints_of(function: Callable[..., Any]) -> Values:
-    """Return the types of the arguments of a call, and of its result."""
-    hints = get_type_hints(function)
-    for name, hint in list(hints.items()):
-        if get_origin(hint) is Unpack:
-            hints |= get_type_hints(get_args(hints.pop(name))[0])
-    return hints
+async def _resolve_ids(caller: Caller, operation: Operation, values: Values) -> None:
+    """Replace the short ids of entries by full ones."""
+    if "entry_id" in operation.path_names:
+        values["entry_id"] = await full_id(caller, values["entry_id"])
+    for at, one in enumerate(values.get("entry_ids") or ()):
+        with suppress(Problem):  # the call says what is missing
+            values["entry_ids"][at] = await full_id(caller, one)
 
 
 def require_whole_tenant(caller: Caller) -> None:
     """Refuse the callers of some scopes."""
     if caller.scopes is not None:
         raise Problem(403, "forbidden", "this call concerns all scopes, and this key has some scopes only")
-
-
-async def _call(operation: Operation, memory: Memory, values: Values) -> Any:
-    """Call the facade with these arguments."""
-    target: Any = memory
-    first, *others = operation.holder.split(".")
-    if first == "session":
-        session_id = values.pop("session_id")
-        handle = {name: values.pop(name) for name in operation.handle if name in values}
-        target = target.session(session_id, **{"create": operation.creates, **handle})
-    elif first != "memory":
-        target = getattr(target, first)
-    for name in others:
-        target = getattr(target, name)
-    for name, argument in operation.renames.items():
-        if name in values:
-            values[argument] = values.pop(name)
-    result = getattr(target, operation.call.rpartition(".")[2])(**values)
-    try:
-        return await result if inspect.isawaitable(result) else result
-    except CompactionError as error:
-        if isinstance(error.__cause__, Conflict):  # the client's own condition, see the routes of compactions
-            raise error.__cause__ from None
-        raise
-    except ConfigError as error:
-        raise Problem(409, error.code, str(error)) from None
-    except InvalidInput as error:
-        raise _with_field_names(error, operation.renames) from None
-
-
-def _with_field_names(error: InvalidInput, renames: Mapping[str, str]) -> InvalidInput:
-    """Return an error that names fields of the request in place of arguments."""
-    for name, argument in renames.items():
-        if re.match(rf"{argument}\b", error.field):
-            return InvalidInput(f"{name}{error.field.removeprefix(argument)}", error.problem)
-    return error
-
-
-def class_of_argument(call: str, argument: str) -> Any:
-    """Return the class of an argument that clients send as an object."""
-    holder, _, name = call.rpartition(".")
-    return get_type_hints(inspect.unwrap(getattr(CLASSES[holder], name)))[argument]

@@ -9,7 +9,8 @@ from pathlib import Path
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 import memory.server.routes as routes
-from memory.server.operations import CLASSES, Operation
+from memory.server.facade_calls import CLASSES
+from memory.server.operations import Operation
 from tests.server.api import document
 
 NOT_SERVED = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memory.cli.main import app
-from tests.support.readme import ROOT, commands
+from tests.support.readme import ROOT
 
 PAGE = ROOT / "docs" / "guide" / "server-keys.md"
 ENTRIES = "/v1/memory/entries"
@@ -73,8 +74,8 @@ def status_of(url: str, key: str, method: str = "GET", body: Any = None) -> int:
 
 
 def test_the_lines_of_the_guide_do_what_the_guide_says(line: CommandLine) -> None:
-    serves = commands(PAGE).index("memory serve")
-    before, after = commands(PAGE)[:serves], commands(PAGE)[serves + 1 :]
+    lines = "".join(re.findall(r"(?ms)^```(?:sh|bash)\n(.*?)^```$", PAGE.read_text("utf-8"))).splitlines()
+    before, after = lines[: lines.index("memory serve")], lines[lines.index("memory serve") + 1 :]
     shown = [line.run(*shlex.split(command)[1:]) for command in before]
     key = shown[0].strip()
     assert key.startswith("mt_")

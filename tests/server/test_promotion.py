@@ -24,7 +24,8 @@ async def test_an_entry_is_promoted_once(api: Api, ada: Client) -> None:
     entry = await api.memory.write("Ada likes tea", scope="session:trip", tags=["drink"])
     path = f"/v1/memory/entries/{entry.id}/promote"
     body = {"to": "user:ada", "metadata": {"from": "trip"}}
-    made = [await ada.call("POST", path, body, status=201) for _ in range(2)]
+    headers = {"Prefer": "wait=5"}
+    made = [await ada.call("POST", path, body, status=201, headers=headers) for _ in range(2)]
     assert made[0] == made[1]
     assert (made[0]["content"], made[0]["tags"]) == ("Ada likes tea", ["drink"])
     assert made[0]["promoted_from_id"] == entry.id
@@ -69,7 +70,8 @@ async def test_entries_are_read_by_ids_keys_and_age(api: Api, ada: Client) -> No
         for number in range(5)
     ]
     reader = api.client("reader")
-    ids = [made[3].id, "0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8", made[0].id]
+    numbers = await api.memory.short_ids.of([made[3].id])
+    ids = [f"#{numbers[made[3].id]}", "0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8", made[0].id]
     found = (await reader.call("POST", "/v1/memory/entries/get", {"entry_ids": ids}))["entries"]
     assert [one and one["content"] for one in found] == ["n 3", None, "n 0"]
     keyed = {"scope": "user:ada", "keys": ["k1", "none"]}

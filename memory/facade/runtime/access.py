@@ -764,7 +764,7 @@ class Access:
 
     @property
     def signature(self) -> tuple[str, ...]:
-        """The origins that this view adds to whatever it writes: one, or none."""
+        """The origins that this view adds to its writes: one, or none."""
         if self.view is None or self.view.origin is None:
             return ()
         return (origin_text("source", self.view.origin),)

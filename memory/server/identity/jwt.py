@@ -42,7 +42,7 @@ _REQUIRED: Final = ["exp", "iss", "aud", "sub"]
 
 @dataclass(frozen=True)
 class TokenClaims:
-    """What a valid token says about its holder."""
+    """The claims of a valid token about its holder."""
 
     subject: str
     tenant: str

@@ -1,4 +1,4 @@
-"""What a server with keys needs before it may listen."""
+"""The checks before a server with keys may listen, and its application."""
 
 from __future__ import annotations
 

@@ -13,14 +13,15 @@ from pydantic import BaseModel, Field
 
 from memory.domain.results import as_json
 from memory.server.callers import Caller
-from memory.server.operations import Operation, Values, add_operations
+from memory.server.facade_calls import Values
+from memory.server.operations import Operation, add_operations
 
 router = APIRouter(tags=["admin"])
 _ADMIN = "/v1/admin"
 
 
 class SweepOutcome(BaseModel):
-    """What a round of maintenance did, for all tenants."""
+    """The outcome of a round of maintenance for all tenants."""
 
     ran: bool = Field(description="False if another process runs maintenance.")
     more: bool = Field(description="Whether work is left. Call again to go on.")

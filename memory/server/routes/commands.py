@@ -8,7 +8,8 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from memory.server.callers import Caller
-from memory.server.operations import Operation, Values, add_operations
+from memory.server.facade_calls import Values
+from memory.server.operations import Operation, add_operations
 
 router = APIRouter(tags=["commands"])
 

@@ -1,7 +1,7 @@
 """Routes of documents: JSON or bytes under keys of scopes.
 
-Scope and key of a document are in the query, because a key may be any text, such as
-`..` or `a/b`, which clients and proxies change in a path.
+The scope and the key of a document are in the query. A key may be any text, such as
+`..` or `a/b`, and clients and proxies change such texts in a path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from memory.domain.results import as_json
 from memory.domain.versions import ABSENT
 from memory.server.bodies import RequestBody
 from memory.server.callers import Caller, Reader
-from memory.server.operations import Operation, Values, add_operations
+from memory.server.facade_calls import Values
+from memory.server.operations import Operation, add_operations
 from memory.server.requests import IfNoneMatch, etag_of, is_unchanged
 from memory.server.routes.artifacts import BYTES, INERT
 

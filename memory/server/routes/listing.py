@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from memory.domain.results import as_json
@@ -14,13 +15,13 @@ from memory.server.callers import Caller, Reader
 from memory.server.problems import bad_request
 from memory.server.rendering import EntryList, entry_json, hit_json, json_response
 from memory.server.requests import (
-    Cursor,
-    Limit,
+    described_query,
     inner_cursor,
     listed,
     named_here,
     next_link,
     outer_cursor,
+    read_query,
     switch,
 )
 
@@ -42,118 +43,128 @@ OF_LIBRARY = {
 }
 """The parameters here, by the arguments of the library."""
 
-Listed = Annotated[list[str] | None, Query()]
-Switch = Annotated[str | None, Query(description="on or off.")]
+
+class ListQuery(BaseModel):
+    """The parameters of a list or a search."""
+
+    q: str | None = Field(None, description="The question. Without one, entries are listed.")
+    scope: list[str] | None = Field(None, description="By default, all scopes of the key.")
+    type: list[str] | None = Field(None, description="A filter of lists; in searches, a preference.")
+    types: list[str] | None = Field(None, description="The same as type.")
+    tag: list[str] | None = Field(None, description="A filter of lists; in searches, a preference.")
+    conversation_id: str | None = Field(None, description="Entries of this session, and those of none.")
+    graduated: str | None = Field(None, description="on: prefer entries of conversation_id, and show others.")
+    since: str | None = Field(None, description="Created at or after this moment.")
+    before_updated_at: str | None = Field(None, description="Changed before this moment.")
+    as_of: str | None = Field(None, description="Show what was true at this moment.")
+    known_at: str | None = Field(None, description="Show what was stored at this moment.")
+    include_retired: str | None = Field(None, description="on: list entries that ended too.")
+    mode: str | None = Field(None, description="hybrid, lexical or semantic.")
+    intent: str | None = Field(None, description="off: leave out what the question seems to ask for.")
+    decay: str | None = Field(None, description="on, off, or days: older entries count less.")
+    decay_half_life_days: float | None = Field(None, description="With decay=on.")
+    decay_floor: float | None = Field(None, description="Between 0 and 1; with decay=on.")
+    min_relevance: float | None = Field(None, description="From 0 to 1.")
+    expand: str | None = Field(None, description="Search other wordings of this model too.")
+    rerank: str | None = Field(None, description="Let this model order the best.")
+    rerank_stages: int | None = Field(None, description="1, or 2 for a closer look at the best.")
+    explain: str | None = Field(None, description="on: say why each entry is there.")
+    short_id: str | None = Field(None, description="on: show the numbers for people.")
+    limit: int | None = Field(
+        None,
+        description="At most this many results: 1 to 1,000.",
+        json_schema_extra={"minimum": 1, "maximum": 1000},
+    )
+    cursor: str | None = Field(None, description="Continue after an earlier page, with its cursor.")
 
 
-@router.get("/entries", response_model=EntryList)
-async def list_entries(
-    request: Request,
-    caller: Reader,
-    q: Annotated[str | None, Query(description="The question. Without one, entries are listed.")] = None,
-    scope: Annotated[list[str] | None, Query(description="By default, all scopes of the key.")] = None,
-    type: Annotated[  # noqa: A002 - the parameter's name
-        list[str] | None, Query(description="A filter of lists; in searches, a preference.")
-    ] = None,
-    types: Annotated[list[str] | None, Query(description="The same as type.")] = None,
-    tag: Annotated[
-        list[str] | None, Query(description="A filter of lists; in searches, a preference.")
-    ] = None,
-    conversation_id: Annotated[
-        str | None, Query(description="Entries of this session, and those of none.")
-    ] = None,
-    graduated: Annotated[
-        str | None, Query(description="on: prefer entries of conversation_id, and show others.")
-    ] = None,
-    since: Annotated[str | None, Query(description="Created at or after this moment.")] = None,
-    before_updated_at: Annotated[str | None, Query(description="Changed before this moment.")] = None,
-    as_of: Annotated[str | None, Query(description="Show what was true at this moment.")] = None,
-    known_at: Annotated[str | None, Query(description="Show what was stored at this moment.")] = None,
-    include_retired: Switch = None,
-    mode: Annotated[str | None, Query(description="hybrid, lexical or semantic.")] = None,
-    intent: Switch = None,
-    decay: Annotated[str | None, Query(description="on, off, or days: older entries count less.")] = None,
-    decay_half_life_days: Annotated[float | None, Query(description="With decay=on.")] = None,
-    decay_floor: Annotated[float | None, Query(description="Between 0 and 1.")] = None,
-    min_relevance: Annotated[float | None, Query(description="From 0 to 1.")] = None,
-    expand: Annotated[str | None, Query(description="Search other wordings of this model too.")] = None,
-    rerank: Annotated[str | None, Query(description="Let this model order the best.")] = None,
-    rerank_stages: Annotated[int | None, Query(description="1, or 2 for a closer look at the best.")] = None,
-    explain: Switch = None,
-    short_id: Annotated[str | None, Query(description="on: show the numbers for people.")] = None,
-    limit: Limit = None,
-    cursor: Cursor = None,
-) -> Response:
+@router.get("/entries", response_model=EntryList, openapi_extra=described_query(ListQuery))
+async def list_entries(request: Request, caller: Reader) -> Response:
     """List entries by their last change, or search them.
 
     Without `q`, `type` and `tag` are filters, and pages have cursors. With `q`, they
     are preferences, and the best entries come first.
     """
-    kinds, tags = listed([*(type or ()), *(types or ())]), tag or None
-    ages, half_life = _decay(decay, decay_half_life_days, decay_floor)
-    preferred = switch("graduated", graduated, default=False)
-    numbered = switch("short_id", short_id, default=False)
-    most = LIMIT if limit is None else limit
-    if q is None or not q.strip():
-        needed = {"expand": expand, "rerank": rerank, "min_relevance": min_relevance, "mode": mode}
-        for name, value in needed.items():
-            if value is not None:
-                raise bad_request(name, "needs a question. Send q too, or leave it out")
-        with named_here(**OF_LIBRARY):
-            page = await caller.memory.browse(
-                list(scope) if scope else None,
-                types=kinds,
-                tags=tags,
-                conversation=conversation_id,
-                updated_before=before_updated_at,
-                include_retired=switch("include_retired", include_retired, default=False),
-                since=since,
-                as_of=as_of,
-                known_at=known_at,
-                limit=most,
-                cursor=inner_cursor(caller, cursor),
-            )
-        after = outer_cursor(caller, page.cursor)
-        numbers = await caller.memory.short_ids.of([one.id for one in page]) if numbered and page else None
-        shown: dict[str, Any] = {
-            "entries": [entry_json(one, numbers) for one in page],
-            "cursor": after,
-            "degraded": list(page.degraded),
-        }
-        if page.withheld:
-            shown["withheld"] = page.withheld
-        return json_response(shown, headers=next_link(request, after))
-    for name, value in (("cursor", cursor), ("include_retired", include_retired)):
-        if value is not None:
+    given = read_query(request, ListQuery)
+    if given.q is None or not given.q.strip():
+        return await _list(request, caller, given)
+    for name in ("cursor", "include_retired"):
+        if getattr(given, name) is not None:
             raise bad_request(name, "belongs to a list, and a search has one page. Leave it or q out")
-    filters: dict[str, Any] = {"since": since} if since is not None else {}
-    if before_updated_at is not None:
-        filters["updated_at"] = {"$lt": before_updated_at}
-    if conversation_id is not None and not preferred:
-        filters["$or"] = [{"conversation_id": conversation_id}, {"conversation_id": {"$exists": False}}]
+    if given.rerank_stages not in (None, 1, 2):
+        raise bad_request("rerank_stages", f"must be 1 or 2, not {given.rerank_stages}")
+    if given.rerank_stages is not None and given.rerank is None:
+        raise bad_request("rerank_stages", "needs rerank. Name a model, or leave it out")
+    ages, half_life = _decay(given)
+    preferred, session = switch("graduated", given.graduated, default=False), given.conversation_id
+    filters: dict[str, Any] = {} if given.since is None else {"since": given.since}
+    if given.before_updated_at is not None:
+        filters["updated_at"] = {"$lt": given.before_updated_at}
+    if session is not None and not preferred:
+        filters["$or"] = [{"conversation_id": session}, {"conversation_id": {"$exists": False}}]
     asked = {
         "boost": {
-            "types": kinds,
-            "tags": tags,
-            "conversation_id": conversation_id if preferred else None,
+            "types": _kinds(given),
+            "tags": given.tag or None,
+            "conversation_id": session if preferred else None,
         },
         "filter": filters or None,
-        "mode": mode or "hybrid",
-        "min_relevance": min_relevance,
-        "as_of": as_of,
-        "known_at": known_at,
-        "intent": switch("intent", intent, default=True),
+        "mode": given.mode or "hybrid",
+        "min_relevance": given.min_relevance,
+        "as_of": given.as_of,
+        "known_at": given.known_at,
+        "intent": switch("intent", given.intent, default=True),
         "age_decay": ages,
         "half_life": half_life,
-        "decay_floor": decay_floor,
-        "explain": switch("explain", explain, default=False),
-        "limit": most,
+        "decay_floor": given.decay_floor,
+        "explain": switch("explain", given.explain, default=False),
+        "limit": LIMIT if given.limit is None else given.limit,
     }
-    if rerank_stages not in (None, 1, 2):
-        raise bad_request("rerank_stages", f"must be 1 or 2, not {rerank_stages}")
-    if rerank_stages is not None and rerank is None:
-        raise bad_request("rerank_stages", "needs rerank. Name a model, or leave it out")
-    return await _search(request, caller, q, scope, asked, expand, rerank, rerank_stages or 1, numbered)
+    numbered = switch("short_id", given.short_id, default=False)
+    stages = given.rerank_stages or 1
+    return await _search(
+        request, caller, given.q, given.scope, asked, given.expand, given.rerank, stages, numbered
+    )
+
+
+async def _list(request: Request, caller: Caller, given: ListQuery) -> Response:
+    """Answer a list: the newest change first."""
+    for name in ("expand", "rerank", "rerank_stages", "min_relevance", "mode"):
+        if getattr(given, name) is not None:
+            raise bad_request(name, "needs a question. Send q too, or leave it out")
+    _decay(given)
+    for name in ("graduated", "intent", "explain"):
+        switch(name, getattr(given, name), default=False)
+    with named_here(**OF_LIBRARY):
+        page = await caller.memory.browse(
+            list(given.scope) if given.scope else None,
+            types=_kinds(given),
+            tags=given.tag or None,
+            conversation=given.conversation_id,
+            updated_before=given.before_updated_at,
+            include_retired=switch("include_retired", given.include_retired, default=False),
+            since=given.since,
+            as_of=given.as_of,
+            known_at=given.known_at,
+            limit=LIMIT if given.limit is None else given.limit,
+            cursor=inner_cursor(caller, given.cursor),
+        )
+    numbers = None
+    if switch("short_id", given.short_id, default=False) and page:
+        numbers = await caller.memory.short_ids.of([one.id for one in page])
+    after = outer_cursor(caller, page.cursor)
+    shown: dict[str, Any] = {
+        "entries": [entry_json(one, numbers) for one in page],
+        "cursor": after,
+        "degraded": list(page.degraded),
+    }
+    if page.withheld:
+        shown["withheld"] = page.withheld
+    return json_response(shown, headers=next_link(request, after))
+
+
+def _kinds(given: ListQuery) -> list[str] | None:
+    return listed([*(given.type or ()), *(given.types or ())])
 
 
 @router.post("/search", response_model=EntryList)
@@ -217,16 +228,16 @@ async def _all_scopes(caller: Caller) -> tuple[list[Scope | Subtree | str], tupl
     return [one.scope for one in page.scopes], notes
 
 
-def _decay(decay: str | None, half_life: float | None, floor: float | None) -> tuple[bool, float | None]:
+def _decay(given: ListQuery) -> tuple[bool, float | None]:
     """Return whether age counts, and the half-life in days."""
-    ages = False
+    decay, half_life, ages = given.decay, given.decay_half_life_days, False
     if decay is not None and (days := _number(decay)) is not None and decay.strip() not in ("0", "1"):
         if half_life is not None:
             raise bad_request("decay", "gives the days already. Leave decay_half_life_days out")
         ages, half_life = True, days
     else:
         ages = switch("decay", decay, default=False)
-    for name, value in (("decay_half_life_days", half_life), ("decay_floor", floor)):
+    for name, value in (("decay_half_life_days", half_life), ("decay_floor", given.decay_floor)):
         if value is not None and not ages:
             raise bad_request(name, "needs decay=on. Send both, or leave it out")
     return ages, half_life

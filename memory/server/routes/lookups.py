@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field
 
 from memory.domain.entry import Entry
 from memory.server.callers import Caller
-from memory.server.operations import Operation, Values, add_operations
+from memory.server.facade_calls import Values
+from memory.server.operations import Operation, add_operations
 from memory.server.rendering import EntryView, entry_json
 
 router = APIRouter(tags=["entries"])

@@ -10,7 +10,8 @@ from pydantic import Field
 from memory.domain.entry import Entry
 from memory.domain.errors import VersionConflict
 from memory.server.callers import Caller
-from memory.server.operations import Operation, Values, add_operations
+from memory.server.facade_calls import Values
+from memory.server.operations import Operation, add_operations
 from memory.server.rendering import EntryView
 
 router = APIRouter(tags=["promotion"])

@@ -18,7 +18,8 @@ from memory.domain.versions import ABSENT
 from memory.formats import FORMATS, export_messages, system_prompt
 from memory.server.bodies import RequestBody
 from memory.server.callers import Caller
-from memory.server.operations import Operation, Values, add_operations, class_of_argument
+from memory.server.facade_calls import Values, hints_of
+from memory.server.operations import Operation, add_operations
 from memory.server.problems import bad_request
 
 router = APIRouter(tags=["sessions"])
@@ -131,9 +132,7 @@ def _show_one(caller: Caller, page: HistoryPage, asked: Values) -> Any:
 
 
 def _prepare_roll_back(caller: Caller, values: Values) -> None:
-    values["checkpoint"] = class_of_argument("session.roll_back", "checkpoint")(
-        **values["checkpoint"].model_dump()
-    )
+    values["checkpoint"] = hints_of("session.roll_back")["checkpoint"](**values["checkpoint"].model_dump())
 
 
 def _prepare_compact(caller: Caller, values: Values) -> None:
