@@ -74,7 +74,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tmp_path: Path) -> None:
-    with serving(tmp_path, MEMORY__SERVER__HEADER_TIME="500ms") as server:
+    with serving(tmp_path, MEMORY__SERVER__HEADER_TIME="2s") as server:
         with httpx.Client(base_url=server.url) as http:
             made = http.post(ENTRIES, json=BODY)
             assert made.status_code == 201
