@@ -119,7 +119,7 @@ async def test_an_answer_keeps_to_its_budget_and_says_how_to_get_the_rest(memory
         others = [one.id for one in await memory.browse("user:ada") if one.id != entry.id]
         for other in others:
             await memory.relations.relate(entry.id, "supports", other)
-        calls = [
+        calls: list[tuple[str, dict[str, Any]]] = [
             ("explore_memory", {"id": entry.id}),
             ("update_memory", {"id": entry.id, "tags": tags}),
             ("search_memory", {"query": text[:100]}),
