@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope as MemoryScope
 from memory.mcp.callers import Caller as McpCaller
-from memory.mcp.server import create_server
+from memory.mcp.server import MemoryServer, create_server
 from memory.mcp.settings import DEFAULT_SCOPE, McpSettings
 from memory.server.callers import Caller
 from memory.server.gate import LOCAL_NAMES
@@ -46,9 +46,9 @@ class McpEndpoint:
 
     def __init__(self, settings: ServerSettings) -> None:
         with _root_logger_kept():
-            self._server = create_server(None, McpSettings(profile=settings.mcp_profile), callers=_caller_of)
-        self._tools = {one.name: one for one in self._server.definitions}
-        self._server.streamable_http_app()  # makes the manager, which alone has the inner server
+            self._for_writers = self._make(settings, read_only=False)
+            self._for_readers = self._make(settings, read_only=True)
+        self._tools = {one.name: one for one in self._for_writers.definitions}
         self._settings = settings
         self.route = Route(PATH, self, methods=["POST"], name="mcp")
         """The route of the endpoint: only POST, because there are no sessions."""
@@ -64,8 +64,10 @@ class McpEndpoint:
         _refuse_foreign(Headers(scope=scope), self._settings)
         body = await Request(scope, receive).body()
         self._note_for_audit(scope, body)
+        caller: Caller = scope["caller"]
+        server = self._for_writers if caller.may("writer") else self._for_readers
         manager = StreamableHTTPSessionManager(
-            self._server.session_manager.app,
+            server.session_manager.app,
             json_response=True,
             stateless=True,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
@@ -73,6 +75,14 @@ class McpEndpoint:
         )
         async with manager.run():
             await manager.handle_request(scope, _replay(body, receive), send)
+
+    @staticmethod
+    def _make(settings: ServerSettings, *, read_only: bool) -> MemoryServer:
+        """Return a server of MCP; one for readers lists only what they may do."""
+        chosen = McpSettings(profile=settings.mcp_profile, read_only=read_only)
+        made = create_server(None, chosen, callers=_caller_of)
+        made.streamable_http_app()  # makes the manager, which alone has the inner server
+        return made
 
     def _note_for_audit(self, scope: Scope, body: bytes) -> None:
         """Say which tool is called, and whether it changes something."""

@@ -38,7 +38,9 @@ from memory.mcp.reference.records import (
     check_draft,
     entity_draft,
     identity,
+    is_entity,
     observations_of,
+    parse_key,
     relation_draft,
 )
 
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 
 PAGE = 1_000
 """The number of entries that are read together."""
-LOOKED_UP = 300
-"""The maximum number of names in one filter."""
+LOOKED_UP, FEW = 300, 100
+"""The maximum number of names in one filter, and of ranges of keys."""
 ATTEMPTS = 100
 """How often a change is tried while other clients change the same entity."""
 
@@ -106,7 +108,8 @@ class KnowledgeGraph:
         groups = self._by_name(additions)
         there = await self._active(ENTITIES, map(identity, groups))
         for name, several in groups.items():
-            if (entry := there.get(identity(name))) is None:
+            entry = there.get(identity(name))
+            if entry is None or not is_entity(entry):
                 raise EntityNotFound(name)
             try:
                 check_content("\n".join(_added(observations_of(entry), several)[0]))
@@ -146,7 +149,8 @@ class KnowledgeGraph:
         there = await self._active(ENTITIES, map(identity, groups))
         for name, several in groups.items():
             gone = {text for _, deletion in several for text in deletion["observations"]}
-            if (entry := there.get(identity(name))) is not None:
+            entry = there.get(identity(name))
+            if entry is not None and is_entity(entry):
                 await self._change(entry, partial(_without, gone))
 
     async def delete_relations(self, relations: Sequence[Relation]) -> None:
@@ -220,12 +224,19 @@ class KnowledgeGraph:
         return [entry async for entry in found]
 
     async def _active(self, kind: str, identities: Iterable[str]) -> dict[str, Entry]:
-        """Return the active entries of some entities or relations."""
-        return {
-            entry.data["id"]: entry
-            for part in _parts(identities)
-            for entry in await self._every(kind, {"data.id": {"$in": part}})
-        }
+        """Return the active entries of some entities or relations.
+
+        Most have the number 1, and are read by their key. The others are searched.
+        """
+        found: dict[str, Entry] = {}
+        for part in _parts(identities):
+            keys = [f"{kind}{name}:1" for name in part]
+            first = await self._memory.get_many(scope=self._scope, keys=keys)
+            found |= {name: entry for name, entry in zip(part, first, strict=True) if entry is not None}
+            if others := [name for name in part if name not in found]:
+                entries = await self._every(kind, {"data.id": {"$in": others}})
+                found |= {parse_key(kind, entry)[0]: entry for entry in entries}
+        return found
 
     async def _create(
         self, field: str, kind: str, items: Sequence[T], draft_of: Callable[[T], dict[str, Any]]
@@ -249,41 +260,39 @@ class KnowledgeGraph:
             name = draft["data"]["id"]
             if name not in drafts:  # the first one of a call counts
                 drafts[name], by_name[name] = draft, item
-        created, left = set[str](), drafts
+        created, left, started = set[str](), drafts, monotonic()
         for attempt in range(ATTEMPTS):
-            numbers = await self._numbers(kind, left)
+            numbers = await self._numbers(kind, left, by_key=attempt > 0)
             active = await self._active(kind, left)  # after the numbers: it sees whichever came meanwhile
             left = {name: draft for name, draft in left.items() if name not in active}
             if not left:
-                break
-            keyed = [
-                {
-                    **draft,
-                    "scope": self._scope,
-                    "key": f"{kind}{name}:{numbers[name] + 1}",
-                }
-                for name, draft in left.items()
-            ]
+                return [item for name, item in by_name.items() if name in created]
+            keys = {name: f"{kind}{name}:{numbers[name] + 1}" for name in left}
+            keyed = [{**draft, "scope": self._scope, "key": keys[name]} for name, draft in left.items()]
             try:
-                await self._memory.write_many(keyed, revive=True)
+                written = dict(enumerate(await self._memory.write_many(keyed, revive=True)))
             except PartialWrite as partial:  # others created some of them, with other values
-                names = list(left)
-                created |= {names[position] for position in partial.written}
-                left = {names[position]: drafts[names[position]] for position in partial.conflicts}
-                if attempt == ATTEMPTS - 1:
-                    raise
-            else:
-                created |= left.keys()
-                break
-        return [item for name, item in by_name.items() if name in created]
+                written = partial.written
+            names = list(left)
+            # An equal entry that others created and retired meanwhile is returned too.
+            new = {names[position] for position, entry in written.items() if entry.valid_to is None}
+            created |= new
+            left = {name: draft for name, draft in left.items() if name not in new}
+        raise TooMuchContention(next(iter(left)), timedelta(seconds=monotonic() - started))
 
-    async def _numbers(self, kind: str, identities: Iterable[str]) -> dict[str, int]:
-        """Return the number of each identity's latest entry; 0 if there is none."""
+    async def _numbers(self, kind: str, identities: Iterable[str], *, by_key: bool) -> dict[str, int]:
+        """Return the number of each identity's latest entry; 0 if there is none.
+
+        A search by key is slower, and finds entries whose data others replaced.
+        """
         numbers = dict.fromkeys(identities, 0)
-        for part in _parts(numbers):
-            for entry in await self._every(kind, {"data.id": {"$in": part}}, include_retired=True):
-                name = entry.data["id"]
-                numbers[name] = max(numbers[name], int(str(entry.key).rpartition(":")[2]))
+        for part in _parts(numbers, FEW if by_key else LOOKED_UP):
+            ranges = [_within(f"{kind}{name}:", {}) for name in part]
+            within = {"$or": ranges} if by_key else {"data.id": {"$in": part}}
+            for entry in await self._every(kind, within, include_retired=True):
+                name, number = parse_key(kind, entry)
+                if name in numbers:
+                    numbers[name] = max(numbers[name], number)
         return numbers
 
     async def _change(self, entry: Entry, change: Callable[[list[str]], list[str]]) -> bool:
@@ -306,7 +315,7 @@ class KnowledgeGraph:
                 return False
             else:
                 return True
-            if (now := await self._memory.get(there.id)) is None:
+            if (now := await self._memory.get(there.id)) is None or not is_entity(now):
                 return False
             there = now
         raise TooMuchContention(entry.id, timedelta(seconds=monotonic() - started))
@@ -348,8 +357,8 @@ def _check_names(field: str, names: Sequence[str]) -> list[str]:
     return [validation.text(f"{field}[{position}]", name) for position, name in enumerate(names)]
 
 
-def _parts(names: Iterable[str]) -> Iterator[list[str]]:
+def _parts(names: Iterable[str], most: int = LOOKED_UP) -> Iterator[list[str]]:
     """Yield the names in parts that fit into a filter."""
     left = iter(dict.fromkeys(names))
-    while part := list(islice(left, LOOKED_UP)):
+    while part := list(islice(left, most)):
         yield part

@@ -63,6 +63,17 @@ class Graph(TypedDict):
     relations: list[Relation]
 
 
+def parse_key(kind: str, entry: Entry) -> tuple[str, int]:
+    """Return the identity and the number in the key of an entry of this kind."""
+    name, _, number = str(entry.key).removeprefix(kind).rpartition(":")
+    return name, int(number) if number.isdecimal() and number.isascii() and len(number) < 10 else 0
+
+
+def is_entity(entry: Entry) -> bool:
+    """Return whether an entry is an entity still: others may have replaced its data."""
+    return isinstance(entry.data, dict) and isinstance(entry.data.get("name"), str)
+
+
 def observations_of(entry: Entry) -> list[str]:
     """Return the observations of an entity.
 

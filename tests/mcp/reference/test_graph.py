@@ -122,6 +122,13 @@ async def test_an_entry_whose_data_others_replaced_stops_no_reader(
     assert len(await names(graph)) == 1
     assert await graph.search_nodes("person")
     assert await graph.open_nodes(["Ada", "Bo"])
+    with pytest.raises(EntityNotFound):
+        await graph.add_observations([addition("Ada", "x")])
+    await graph.delete_observations([deletion("Ada", "one")])
+    assert await graph.create_entities([entity("Ada", "person", "one")]) == []
+    await graph.delete_entities(["Ada"])
+    assert await graph.create_entities([entity("Ada", "person", "new")])
+    assert sorted(await names(graph)) == ["Ada", "Bo"]
 
 
 async def test_graphs_of_two_scopes_do_not_mix(memory: Memory, graph: KnowledgeGraph) -> None:

@@ -14,7 +14,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.mcp.reference.calls import addition, entity, relation
 
-pytestmark = pytest.mark.backend("sqlite")
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.nightly]
 PROCESSES, ROUNDS = 3, 6
 
 
