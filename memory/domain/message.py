@@ -165,13 +165,15 @@ def signed_message(message: Message, stored: Message | None, writer: str) -> Mes
     A message that changes nothing of the stored one has no new writer.
     """
     writers = [] if stored is None else _writers_of(stored)
-    if stored is None or any(_unsigned(message, name) != _unsigned(stored, name) for name in CHANGEABLE):
+    if stored is None or any(
+        _unsigned_value(message, name) != _unsigned_value(stored, name) for name in CHANGEABLE
+    ):
         writers = list(dict.fromkeys([*writers, writer]))
-    metadata = _unsigned(message, "metadata") | ({WRITTEN_BY: writers} if writers else {})
+    metadata = _unsigned_value(message, "metadata") | ({WRITTEN_BY: writers} if writers else {})
     return message.model_copy(update={"metadata": metadata})
 
 
-def _unsigned(message: Message, name: str) -> Any:
+def _unsigned_value(message: Message, name: str) -> Any:
     value = getattr(message, name)
     if name == "metadata":
         return {key: one for key, one in value.items() if key != WRITTEN_BY}

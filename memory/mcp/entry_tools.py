@@ -113,7 +113,7 @@ class AddArguments(Arguments):
 async def add_memory(call: Call, given: AddArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"content"}, exclude_none=True)
     entry = await call.caller.memory.write(given.content, scope=call.caller.write_scope, **options)
-    return _written(entry, "stored")
+    return _answer_of(entry, "stored")
 
 
 class GetArguments(Arguments):
@@ -147,7 +147,7 @@ class UpdateArguments(Arguments):
 async def update_memory(call: Call, given: UpdateArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"id"}, exclude_none=True)
     entry = await call.caller.memory.update(given.id, **options)
-    return _written(entry, "changed; the version before is kept")
+    return _answer_of(entry, "changed; the version before is kept")
 
 
 class RetireArguments(Arguments):
@@ -170,14 +170,14 @@ async def retire_memory(call: Call, given: RetireArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"id"}, exclude_none=True)
     if not await call.caller.memory.entries.invalidate(given.id, **options):
         raise NotFound(given.id)
-    return _done(given.id, "retired: no search finds it from now on, and its history is kept")
+    return _done_answer(given.id, "retired: no search finds it from now on, and its history is kept")
 
 
 async def forget_memory(call: Call, given: RetireArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"id"}, exclude_none=True)
     if not await call.caller.memory.delete(given.id, **options):
         raise NotFound(given.id)
-    return _done(given.id, "deleted for good, with its versions and links")
+    return _done_answer(given.id, "deleted for good, with its versions and links")
 
 
 class ListArguments(Arguments):
@@ -266,7 +266,7 @@ async def explore_memory(call: Call, given: ExploreArguments) -> Answer:
     )
 
 
-def _written(entry: Entry, note: str) -> Answer:
+def _answer_of(entry: Entry, note: str) -> Answer:
     """Return an entry with the beginning of its text, which the caller knows."""
     lines, data = entry_item(entry, ECHO_TOKENS)
     return make_answer({"entry": data}, lines, [note])
@@ -282,7 +282,7 @@ def _link_item(link: Any, tokens: int = 0) -> Item:
     return [f"- link {link.source_id} {link.label} {link.target_id}"], fields
 
 
-def _done(entry_id: str, note: str) -> Answer:
+def _done_answer(entry_id: str, note: str) -> Answer:
     return make_answer({"id": entry_id, "done": True}, [f"- entry {entry_id}"], [note])
 
 

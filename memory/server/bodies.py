@@ -15,7 +15,7 @@ from memory.domain.entry import EntryType
 class RequestBody(BaseModel):
     """A JSON body. Its fields are named as the arguments of the library.
 
-    `given` has the fields that the client sent, to pass on. The library checks the
+    `sent_fields` has the fields that the client sent. The library checks the
     values and says what is wrong with them; the limits here only describe them.
     """
 
@@ -32,7 +32,7 @@ class RequestBody(BaseModel):
                 raise PydanticCustomError("unknown_field", "{message}", found)
         return values
 
-    def given(self, *, without: Collection[str] = ()) -> dict[str, Any]:
+    def sent_fields(self, *, without: Collection[str] = ()) -> dict[str, Any]:
         """Return the fields that the client sent."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in without}
 
@@ -46,7 +46,7 @@ def unknown_name(kind: str, name: str, known: Collection[str]) -> dict[str, Any]
     }
 
 
-def described(**schema: Any) -> Any:
+def field_of(**schema: Any) -> Any:
     """Return a field with limits that clients read, and that the library checks."""
     return Field(json_schema_extra=schema)
 
@@ -58,17 +58,15 @@ When: TypeAlias = Annotated[
         examples=["2026-01-31T09:30:00Z", 1_769_851_800],
     ),
 ]
-Tags: TypeAlias = Annotated[
-    list[Annotated[str, described(minLength=1, maxLength=64)]], described(maxItems=32)
-]
-Title: TypeAlias = Annotated[str, described(minLength=1, maxLength=200)]
-Content: TypeAlias = Annotated[str, described(maxLength=65_536)]
-EntryKind: TypeAlias = Annotated[str, described(enum=[str(one) for one in EntryType])]
+Tags: TypeAlias = Annotated[list[Annotated[str, field_of(minLength=1, maxLength=64)]], field_of(maxItems=32)]
+Title: TypeAlias = Annotated[str, field_of(minLength=1, maxLength=200)]
+Content: TypeAlias = Annotated[str, field_of(maxLength=65_536)]
+EntryKind: TypeAlias = Annotated[str, field_of(enum=[str(one) for one in EntryType])]
 RelationKind: TypeAlias = Annotated[
-    str, described(enum=["relates_to", "refines", "contradicts", "supersedes", "supports"])
+    str, field_of(enum=["relates_to", "refines", "contradicts", "supersedes", "supports"])
 ]
-IfExists: TypeAlias = Annotated[str, described(enum=["error", "update", "replace", "keep"])]
-Share: TypeAlias = Annotated[float, described(minimum=0, maximum=1)]
+IfExists: TypeAlias = Annotated[str, field_of(enum=["error", "update", "replace", "keep"])]
+Share: TypeAlias = Annotated[float, field_of(minimum=0, maximum=1)]
 Reference: TypeAlias = str | int
 """A UUID, or the number for people: 42, "42" or "#42"."""
 
@@ -78,7 +76,7 @@ class EntryFields(RequestBody):
 
     type: EntryKind = "context"
     title: Title | None = None
-    source: Annotated[str, described(maxLength=200)] | None = None
+    source: Annotated[str, field_of(maxLength=200)] | None = None
     tags: Tags | None = None
     metadata: dict[str, Any] | None = None
     data: dict[str, Any] | list[Any] | None = None
@@ -112,7 +110,7 @@ class NewEntry(EntryFields):
     key: str | None = Field(default=None, description="Names the entry within its scope.")
     if_exists: IfExists = "error"
     revive: bool = False
-    supersedes_ids: Annotated[list[Reference], described(maxItems=32)] | None = None
+    supersedes_ids: Annotated[list[Reference], field_of(maxItems=32)] | None = None
     detect_conflicts: bool = False
     auto_tag: bool | None = None
     auto_supersede: bool | None = None
@@ -129,7 +127,7 @@ class EntryChanges(EntryFields):
 class EntryBatch(RequestBody):
     """Several new entries, stored in order."""
 
-    entries: Annotated[list[NewEntry], described(maxItems=1000)]
+    entries: Annotated[list[NewEntry], field_of(maxItems=1000)]
 
 
 class Ending(RequestBody):
@@ -149,7 +147,7 @@ class NewRelation(RequestBody):
 class Note(RequestBody):
     """A text to append to a scratchpad."""
 
-    text: Annotated[str, described(minLength=1)]
+    text: Annotated[str, field_of(minLength=1)]
 
 
 class EntryDeletion(RequestBody):
@@ -165,8 +163,8 @@ class SearchQuestion(RequestBody):
 
     query: str
     scope: str | list[str] | None = None
-    limit: Annotated[int, described(minimum=1, maximum=1000)] | None = None
-    mode: Annotated[str, described(enum=["hybrid", "lexical", "semantic"])] = "hybrid"
+    limit: Annotated[int, field_of(minimum=1, maximum=1000)] | None = None
+    mode: Annotated[str, field_of(enum=["hybrid", "lexical", "semantic"])] = "hybrid"
     filter: dict[str, Any] | None = None
     boost: dict[str, Any] | None = None
     min_relevance: Share | None = None

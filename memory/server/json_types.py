@@ -122,6 +122,7 @@ class _Erased(BaseModel):
     sessions_left: list[str]
     documents: int
     scopes: int
+    held: list[str]
 
 
 class _State(BaseModel):

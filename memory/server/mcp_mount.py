@@ -152,11 +152,11 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that begins with a body that was read already."""
     is_read = False
 
-    async def replayed() -> Message:
+    async def replay() -> Message:
         nonlocal is_read
         if is_read:
             return await receive()
         is_read = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return replayed
+    return replay

@@ -157,7 +157,7 @@ def wait_of(prefer: str | None) -> float | None:
     return None if found is None else float(found[1])
 
 
-def listed(values: list[str] | None) -> list[str] | None:
+def split_list(values: list[str] | None) -> list[str] | None:
     """Return the values of a parameter that is repeated, or divided by commas."""
     if not values:
         return None

@@ -27,6 +27,7 @@ NOT_SERVED = {
     "short_ids.resolve": "POST /v1/memory/short-ids/resolve takes several, by short_ids.resolve_many",
     "entries.iterate": "GET /v1/admin/export streams all entries",
     "relations.all": "GET /v1/admin/export streams all relations",
+    "documents.iterate": "documents.list serves its pages",
     "admin.sweep": "POST /v1/admin/sweep has a budget, by memory.maintain",
     "admin.backup": "it writes a file of the server's machine: `memory backup`",
     "admin.reindex": "it takes long and needs another configuration: `memory reindex`",

@@ -649,7 +649,9 @@ class Import:
             return {}
 
     async def _restore_entries(self, messages: list[MessageLine]) -> None:
-        entries = [self._signed(message.as_it_was) for message in messages if message.as_it_was is not None]
+        entries = [
+            self._sign_entry(message.as_it_was) for message in messages if message.as_it_was is not None
+        ]
         for message, restored in zip(
             messages, await self._engine.transfer.restore_entries(self._tenant, entries), strict=True
         ):
@@ -665,13 +667,13 @@ class Import:
         for version, restored in zip(
             left,
             await self._engine.transfer.restore_versions(
-                self._tenant, [self._signed(version.as_it_was) for version in left]
+                self._tenant, [self._sign_entry(version.as_it_was) for version in left]
             ),
             strict=True,
         ):
             self._report.versions += self._was_written(version, restored)
 
-    def _signed(self, entry: ImportedEntry) -> ImportedEntry:
+    def _sign_entry(self, entry: ImportedEntry) -> ImportedEntry:
         return replace(entry, draft=self._sign(entry.draft))
 
     async def _others(self, batch: list[Item]) -> None:

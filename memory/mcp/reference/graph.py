@@ -112,14 +112,14 @@ class KnowledgeGraph:
             if entry is None or not is_entity(entry):
                 raise EntityNotFound(name)
             try:
-                check_content("\n".join(_added(observations_of(entry), several)[0]))
+                check_content("\n".join(_add_observations(observations_of(entry), several)[0]))
             except InvalidInput as error:
                 raise InvalidInput(f"observations[{several[-1][0]}].contents", error.problem) from None
         results: dict[int, list[str]] = {}
         for name, several in groups.items():
 
             def add(old: list[str], several: Sequence[tuple[int, Any]] = several) -> list[str]:
-                new, added = _added(old, several)
+                new, added = _add_observations(old, several)
                 results.update(added)
                 return new
 
@@ -329,7 +329,7 @@ class KnowledgeGraph:
         return groups
 
 
-def _added(
+def _add_observations(
     old: list[str], several: Iterable[tuple[int, Mapping[str, Any]]]
 ) -> tuple[list[str], dict[int, list[str]]]:
     """Return the observations after some additions, and the new ones by position."""

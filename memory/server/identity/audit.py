@@ -185,7 +185,7 @@ class AuditLog:
             by_tenant.setdefault(one.tenant, []).append(one)
         for tenant, together in by_tenant.items():
             key = _document_key(together[0].at, secrets.token_hex(4))
-            value = {"records": [_stored(one) for one in together]}
+            value = {"records": [_row_of(one) for one in together]}
             await self._documents.put(_scope_of(tenant), key, value, expires_in=self._keep)
 
 
@@ -234,7 +234,7 @@ def _fields(record: AuditRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in AuditRecord.__dataclass_fields__}
 
 
-def _stored(record: AuditRecord) -> dict[str, Any]:
+def _row_of(record: AuditRecord) -> dict[str, Any]:
     return {**_fields(record), "at": micros(record.at), "targets": list(record.targets)}
 
 

@@ -130,7 +130,7 @@ def _prepare_changes(caller: Caller, values: Values) -> None:
 
 
 def _change(change: Change, path: str) -> DocumentPut | DocumentDelete:
-    given = change.given()
+    given = change.sent_fields()
     if given.get("expected_version") == repr(ABSENT):
         given["expected_version"] = ABSENT
     if given.pop("op") == "put":

@@ -99,7 +99,7 @@ async def delete_entries(
 ) -> Response:
     """Delete the entries that pass a filter."""
     gone = await caller.memory.entries.delete_many(
-        **body.given(), request_id=request_id_of(caller, idempotency_key)
+        **body.sent_fields(), request_id=request_id_of(caller, idempotency_key)
     )
     return json_response(gone.to_dict())
 
@@ -137,7 +137,7 @@ async def change_entry(
 ) -> Response:
     """Change the given fields of an active entry. The version before is kept."""
     wanted, expected = await full_id(caller, entry_id), expected_version(if_match)
-    changes = body.given()
+    changes = body.sent_fields()
     if "artifact_id" in changes:
         changes["artifact_id"] = await _artifact_of(caller, changes["artifact_id"])
     if "tags" in changes and changes["tags"] is None:
@@ -221,7 +221,7 @@ async def get_source_messages(entry_id: str, caller: Reader) -> Response:
 
 async def _options(caller: Caller, body: NewEntry) -> dict[str, Any]:
     """Return the arguments of a write."""
-    given = body.given(without=("supersedes_ids",))
+    given = body.sent_fields(without=("supersedes_ids",))
     given["scope"] = caller.write_scope if given.get("scope") is None else given["scope"]
     for name in [*PASSES, "tags", "origins"]:
         if given.get(name, "") is None:
@@ -233,11 +233,11 @@ async def _options(caller: Caller, body: NewEntry) -> dict[str, Any]:
     if "artifact_id" in given:
         given["artifact_id"] = await _artifact_of(caller, given["artifact_id"])
     if body.supersedes_ids:
-        given["supersedes"] = [await _superseded(caller, one) for one in body.supersedes_ids]
+        given["supersedes"] = [await _superseded_id(caller, one) for one in body.supersedes_ids]
     return given
 
 
-async def _superseded(caller: Caller, reference: Reference) -> str:
+async def _superseded_id(caller: Caller, reference: Reference) -> str:
     """Return the full id of an entry to supersede; the write refuses unknown ones."""
     try:
         return await full_id(caller, str(reference))

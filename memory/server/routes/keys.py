@@ -123,7 +123,7 @@ async def rotate_key(
     The call can be repeated: each repeat gives the key one more text, and the latest
     one holds. So an `Idempotency-Key` changes nothing.
     """
-    await _managed(request, caller, key_id)
+    await _check_managed(request, caller, key_id)
     overlap = _length("overlap", (body or Rotation()).overlap)
     made, text = await _keys(request).rotate(key_id, overlap=overlap)
     response.headers["Cache-Control"] = "no-store"
@@ -133,7 +133,7 @@ async def rotate_key(
 @router.delete("/{key_id}", status_code=204)
 async def revoke_key(request: Request, key_id: str, caller: Admin) -> None:
     """Revoke a key. Every server process obeys within two seconds."""
-    await _managed(request, caller, key_id)
+    await _check_managed(request, caller, key_id)
     await _keys(request).revoke(key_id)
 
 
@@ -161,7 +161,7 @@ def _may_manage(caller: Caller, key: ApiKey) -> bool:
     return own and ROLES.index(key.role) <= ROLES.index(caller.role)
 
 
-async def _managed(request: Request, caller: Caller, key_id: str) -> None:
+async def _check_managed(request: Request, caller: Caller, key_id: str) -> None:
     found = await _keys(request).get(key_id)
     if found is None or found.revoked_at is not None or not _may_manage(caller, found):
         raise not_found("key", key_id)

@@ -17,11 +17,11 @@ from memory.server.rendering import EntryList, entry_json, hit_json, json_respon
 from memory.server.requests import (
     described_query,
     inner_cursor,
-    listed,
     named_here,
     next_link,
     outer_cursor,
     read_query,
+    split_list,
     switch,
 )
 
@@ -164,13 +164,15 @@ async def _list(request: Request, caller: Caller, given: ListQuery) -> Response:
 
 
 def _kinds(given: ListQuery) -> list[str] | None:
-    return listed([*(given.type or ()), *(given.types or ())])
+    return split_list([*(given.type or ()), *(given.types or ())])
 
 
 @router.post("/search", response_model=EntryList)
 async def search_entries(request: Request, caller: Reader, body: SearchQuestion) -> Response:
     """Search entries with all options of the library; nothing is stored."""
-    asked = {"age_decay": False, "limit": LIMIT} | body.given(without=("query", "scope", "expand", "rerank"))
+    asked = {"age_decay": False, "limit": LIMIT} | body.sent_fields(
+        without=("query", "scope", "expand", "rerank")
+    )
     scopes = [body.scope] if isinstance(body.scope, str) else body.scope
     return await _search(request, caller, body.query, scopes, asked, body.expand, body.rerank, 1, False)
 

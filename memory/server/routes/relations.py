@@ -27,10 +27,10 @@ from memory.server.requests import (
     IdempotencyKey,
     Limit,
     full_id,
-    listed,
     named_here,
     not_found,
     request_id_of,
+    split_list,
     switch,
 )
 
@@ -109,7 +109,7 @@ async def get_graph(
     with named_here(types="type"):
         found = await caller.memory.relations.graph(
             list(scope) if scope else None,
-            types=listed(type),
+            types=split_list(type),
             as_of=as_of,
             known_at=known_at,
             limit=limit,
