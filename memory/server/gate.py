@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memory.facade.runtime.reads import without_earlier_reads
 from memory.server.callers import Authenticator, Caller
 from memory.server.limits import BodyReader, KeyLimits
 from memory.server.problems import Problem, problem_response
@@ -70,7 +71,8 @@ class Gate:
         body = BodyReader(receive, Headers(scope=scope), self._settings)
         scope["body"] = body
         try:
-            await self._serve(scope, body, send_noted)
+            with without_earlier_reads():
+                await self._serve(scope, body, send_noted)
         except Exception as error:
             if status:
                 raise  # the client sees that the response ends early

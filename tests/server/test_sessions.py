@@ -312,6 +312,18 @@ async def test_messages_are_found_in_one_session_and_in_all(ada: Client) -> None
 # -- the window ------------------------------------------------------------------------
 
 
+async def test_a_window_is_replaced_whatever_other_requests_have_read(api: Api, ada: Client) -> None:
+    """Requests have a parent task in common, and count as strangers all the same."""
+    await create(ada)
+    await append(ada, "a", "b")
+    await api.memory.session("trip").context()  # so this task knows what its children read
+    await asyncio.gather(*(window(ada) for _ in range(3)))
+    await append(ada, "c")
+    await asyncio.gather(window(ada), window(ada))
+    new = {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "z"}]}
+    await asyncio.create_task(ada.call("PUT", f"{S}/window", new))
+    assert await window(ada) == ["a", "z"]
+
 async def test_messages_leave_the_window_and_come_back(ada: Client) -> None:
     await create(ada, system="Be kind.")
     names = [one["id"] for one in await append(ada, "a", "b", "c", "d")]

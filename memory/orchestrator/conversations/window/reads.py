@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Container, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeAlias, TypeVar
@@ -245,6 +246,22 @@ def reads_of_caller() -> WindowReads:
         pass  # drops finished ones
     _READS.set((mine, reads))
     return reads
+
+
+@contextmanager
+def without_earlier_reads() -> Iterator[None]:
+    """Let the block begin without reads, as if no task had started the running one.
+
+    A server uses it for each request. Otherwise a request would count as the child of
+    the task that started the server, and the reads of other clients as reads of its
+    siblings.
+    """
+    before = _READS.get()
+    _READS.set(None)
+    try:
+        yield
+    finally:
+        _READS.set(before)
 
 
 def lends_reads(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
