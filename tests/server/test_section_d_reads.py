@@ -142,6 +142,54 @@ async def test_a_question_is_plain_text_and_finds_by_words(client: Client) -> No
     assert await found("bistro") == []
 
 
+@pytest.mark.behaviour("D57", "D59")
+async def test_words_of_one_stem_find_each_other_and_any_word_of_a_long_question_finds(
+    client: Client,
+) -> None:
+    async def found(q: str) -> list[str]:
+        return await client.titles(q=q, mode="lexical")
+
+    for word in ("deploy", "deployment", "connect", "prefer", "fly"):
+        await client.write(f"about {word} today", title=word)
+    for asked, title in (
+        ("deploys", "deploy"),
+        ("deployed", "deploy"),
+        ("deploying", "deploy"),
+        ("deployments", "deployment"),
+        ("connection", "connect"),
+        ("preference", "prefer"),
+    ):
+        assert await found(asked) == [title], asked
+    assert await found("flies") == []
+    assert await found("connect boat harbour castle tower bridge market") == ["connect"]
+
+
+@pytest.mark.behaviour("D72", "D73")
+@pytest.mark.parametrize(
+    ("kind", "questions"),
+    [
+        ("user", ["tea preference", "tea, which she likes", "tea she hated", "does she like tea or enjoys?"]),
+        ("reference", ["what's the tea", "where's tea", "how much tea", "the port of tea"]),
+        ("learning", ["how does tea work", "why does tea work", "explain: tea"]),
+        ("project", ["tea until noon", "the latest tea", "tea yesterday?", "tea today!"]),
+    ],
+)
+async def test_a_cue_of_a_question_prefers_its_type_also_beside_punctuation(
+    client: Client, kind: str, questions: list[str]
+) -> None:
+    for one in ("context", kind):
+        await client.write("tea in the morning", title=one, type=one)
+
+    async def scores(**query: str) -> dict[str, float]:
+        found = (await client.call("GET", ENTRIES, params=query))["entries"]
+        return {one["type"]: one["score"] for one in found}
+
+    for question in questions:
+        here, plain = await scores(q=question), await scores(q=question, intent="off")
+        assert here["context"] == plain["context"], question
+        assert here[kind] > plain[kind], question
+
+
 @pytest.mark.behaviour("D65", "D66", "D68", "D69", "D70", "D71", "D74")
 async def test_a_search_prefers_types_and_tags_and_filters_by_time_and_session(
     client: Client, memory: Memory, clock: Clock

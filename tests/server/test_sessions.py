@@ -324,6 +324,7 @@ async def test_a_window_is_replaced_whatever_other_requests_have_read(api: Api, 
     await asyncio.create_task(ada.call("PUT", f"{S}/window", new))
     assert await window(ada) == ["a", "z"]
 
+
 async def test_messages_leave_the_window_and_come_back(ada: Client) -> None:
     await create(ada, system="Be kind.")
     names = [one["id"] for one in await append(ada, "a", "b", "c", "d")]
