@@ -13,6 +13,7 @@ from memory.domain.entry import Entry
 from memory.domain.ids import digest_of, is_id, partition_digest
 from memory.facade.resources.entries import Entries
 from memory.facade.resources.relations import Relations
+from memory.facade.runtime.access import Access
 from tests.model.model import BELOW, Life, Model, Version, covers, roots_in
 from tests.model.mutants import Method, mutant
 from tests.model.operations import PERFORMED, Gone, Operation, operation
@@ -217,6 +218,10 @@ def _sees_session(run: Run, tenant: str, view: View, session: str | None) -> boo
 # -- what somebody might break ---------------------------------------------------------
 
 
+def _without_view(access: Access) -> Access:
+    return Access(access.config, access._life, access.tenant, owns_life=False)
+
+
 @mutant("get")
 async def a_view_shows_an_entry_of_another_scope(
     whole: Method, memory: Memory, *args: Any, **kwargs: Any
@@ -225,21 +230,21 @@ async def a_view_shows_an_entry_of_another_scope(
     access = memory._access
     if found is not None or access.view is None:
         return found
-    return await whole(Memory._over(access.for_tenant(access.tenant)), *args, **kwargs)
+    return await whole(Memory._over(_without_view(access)), *args, **kwargs)
 
 
 @mutant("entries.history")
 async def the_history_of_an_entry_is_open_to_every_view(
     whole: Method, entries: Entries, *args: Any, **kwargs: Any
 ) -> Any:
-    return await whole(Entries(entries._access.for_tenant(entries._access.tenant)), *args, **kwargs)
+    return await whole(Entries(_without_view(entries._access)), *args, **kwargs)
 
 
 @mutant("relations.find")
 async def relations_that_lead_out_of_a_view_are_shown(
     whole: Method, relations: Relations, **kwargs: Any
 ) -> Any:
-    return await whole(Relations(relations._access.for_tenant(relations._access.tenant)), **kwargs)
+    return await whole(Relations(_without_view(relations._access)), **kwargs)
 
 
 @mutant("browse")
@@ -249,7 +254,7 @@ async def a_view_for_reading_is_asked_for_all_scopes(
     view = memory._access.view
     if view is None or view.role == "writer":
         return await whole(memory, *args, **kwargs)
-    return await whole(Memory._over(memory._access.for_tenant(memory.tenant)), *args, **kwargs)
+    return await whole(Memory._over(_without_view(memory._access)), *args, **kwargs)
 
 
 @mutant("update")
@@ -257,4 +262,4 @@ async def a_reader_may_edit(whole: Method, memory: Memory, *args: Any, **kwargs:
     view = memory._access.view
     if view is None or view.role == "writer":
         return await whole(memory, *args, **kwargs)
-    return await whole(Memory._over(memory._access.for_tenant(memory.tenant)), *args, **kwargs)
+    return await whole(Memory._over(_without_view(memory._access)), *args, **kwargs)
