@@ -83,7 +83,7 @@ class Scratchpads:
                 after the request began.
 
         Returns:
-            False if the scratchpad was empty.
+            False if the scratchpad was empty, or another call has cleared it.
         """
         engine, tenant, whose = self._access.engine, self._access.tenant, agent_of(agent)
         request = request_of(

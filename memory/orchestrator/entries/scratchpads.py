@@ -217,7 +217,7 @@ class Scratchpads:
         So do texts that were appended after the request began, if it is repeated.
 
         Returns:
-            False if it is empty.
+            False if it is empty, or another call has cleared it.
 
         Raises:
             LegalHoldActive: The tenant is under legal hold.

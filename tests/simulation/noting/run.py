@@ -275,7 +275,13 @@ class Writer(Worker[Run]):
         if cleared:
             act.outcome = "done"
         elif act.saw and self.run.seen[act.saw].size:
-            self.run.broken.append(f"{label} found it empty, with {self.run.seen[act.saw].size} bytes in it")
+            by_others = max(
+                row.cleared for row in self.run.seen.values() if self.run.by_nonce[row.nonce] is not act
+            )
+            if by_others < act.saw:
+                self.run.broken.append(
+                    f"{label} says that others cleared {act.saw} places, and they cleared {by_others}"
+                )
 
     async def _read(self, label: str, random: Random) -> None:
         """What is read stood there at some moment of the reading."""

@@ -35,7 +35,7 @@ READS = {
     "short_ids": "resolve resolve_many",
     "sessions": "delegation get list runs",
     "scratchpads": "read",
-    "documents": "find get get_many list",
+    "documents": "find get get_many iterate list",
     "scopes": "list",
     "artifacts": "get list read stream",
     "commands": "schema",
