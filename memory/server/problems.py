@@ -24,13 +24,13 @@ from memory.domain.errors import (
     PicklableException,
     VersionConflict,
 )
+from memory.server.paths import METHODS
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"
 """Seconds after which a failed call may be repeated."""
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _DETAILS = ("existing_id", "entry_id", "current_version", "quota", "position", "store")
 """Attributes of errors that a problem document has too."""
 
@@ -160,7 +160,7 @@ def _methods_of(request: Request) -> list[str]:
     routes = request.app.router.routes
     return [
         method
-        for method in _METHODS
+        for method in METHODS
         if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in routes)
     ]
 
