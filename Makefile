@@ -161,12 +161,12 @@ bench: $(DEV)
 # Docker's own compose where there is one, else the older docker-compose, which cannot wait: tools/compose.py does.
 TOPOLOGY ?= redis-postgres-qdrant
 up:
-	@$(PYTHON) tools/compose.py up $(TOPOLOGY) $(if $(WORKER),worker)
+	@$(PYTHON) tools/compose.py up $(TOPOLOGY) $(if $(WORKER),worker) $(if $(SERVE),serve)
 
 down:
 	@$(PYTHON) tools/compose.py down $(TOPOLOGY)
 
-# What the image of the worker is made from: any with Python 3.11 or newer and glibc.
+# What the image is made from: any with Python 3.11 or newer and glibc.
 BASE ?= python:3.13-slim
 IMAGE ?= memory-tiers:latest
 image: $(DEV)

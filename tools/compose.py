@@ -2,9 +2,9 @@
 redis-postgres-qdrant`. Needs Docker and nothing else.
 
 `up` ends when every server answers its health check, or says which does not. With
-`worker` after it a worker runs beside them, of the image that `make image` makes; it
-has no health check, and is up when it runs. What they keep stays in named volumes until
-`docker volume rm`.
+`worker` or `serve` after it a worker or an HTTP server runs beside them, of the image
+that `make image` makes. A worker has no health check, and is up when it runs. What they
+keep stays in named volumes until `docker volume rm`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "compose"
 PATIENCE = 120
-WORKER = os.environ.get("MEMORY_WORKER_IMAGE") or "memory-tiers:latest"
+OWN = ("worker", "serve")
+"""The services of this project's own image."""
+IMAGE = os.environ.get("MEMORY_WORKER_IMAGE") or "memory-tiers:latest"
 
 
 def topologies() -> list[str]:
@@ -66,22 +68,23 @@ def wait(command: list[str]) -> int:
 
 def main(arguments: list[str]) -> int:
     do, topology, *more = arguments if len(arguments) > 1 else ("", "")
-    if do not in ("up", "down") or topology not in topologies() or more not in ([], ["worker"]):
-        print(f"usage: tools/compose.py up|down {'|'.join(topologies())} [worker]", file=sys.stderr)
+    if do not in ("up", "down") or topology not in topologies() or not set(more) <= set(OWN):
+        print(f"usage: tools/compose.py up|down {'|'.join(topologies())} [worker] [serve]", file=sys.stderr)
         return 2
     command = compose(topology)
-    if do == "down":  # with the worker, where there is one
-        return subprocess.run([*command, "--profile", "worker", "down"], check=False).returncode
+    if do == "down":
+        command += [word for service in OWN for word in ("--profile", service)]
+        return subprocess.run([*command, "down"], check=False).returncode
     if more:
-        if subprocess.run(
-            ["docker", "image", "inspect", WORKER], capture_output=True, check=False
-        ).returncode:
-            print(f"the worker's image '{WORKER}' is not here: `make image` makes it", file=sys.stderr)
+        if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
+            print(f"the image '{IMAGE}' is not here: `make image` makes it", file=sys.stderr)
             return 1
-        command += ["--profile", "worker"]
+        command += [word for service in more for word in ("--profile", service)]
     if subprocess.run([*command, "up", "-d"], check=False).returncode:
         return 1
     if wait(command):
+        if "serve" in more:
+            print(f"see: {' '.join(command)} logs serve", file=sys.stderr)
         return 1
     print(f"memory --config compose/{topology}.toml doctor")
     return 0

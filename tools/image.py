@@ -1,4 +1,4 @@
-"""The image of `memory worker`: `python -m tools.image python:3.13-slim
+"""The image of `memory worker` and `memory serve`: `python -m tools.image python:3.13-slim
 memory-tiers:latest`. Needs Docker, and a base that has Python and glibc.
 
 What is installed in it are the wheels that requirements/dev.lock pins, each held to its
@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 
 from tools import wheel as wheels
 
-EXTRAS = ("redis", "postgresql", "mysql", "mongodb", "qdrant")
+EXTRAS = ("redis", "postgresql", "mysql", "mongodb", "qdrant", "server", "mcp")
 OLDEST = (3, 11)
 LOCK = wheels.ROOT / "requirements" / "dev.lock"
 DOCKERFILE = wheels.ROOT / "compose" / "Dockerfile"

@@ -10,7 +10,7 @@ import typer
 
 from memory.cli.command import Cli, command
 
-EXTRA = ("fastapi", "uvicorn", "jwt")
+EXTRA = ("fastapi", "uvicorn", "jwt", "prometheus_client")
 """Packages of the extra `server`."""
 
 

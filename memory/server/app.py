@@ -16,6 +16,7 @@ from memory.server.gate import Gate
 from memory.server.identity import AuditLog, KeyStore
 from memory.server.identity.trail import AuditTrail
 from memory.server.limits import AdviceBudget
+from memory.server.metrics import Metrics, RequestMetrics
 from memory.server.openapi import describe
 from memory.server.paths import EncodedPaths
 from memory.server.problems import add_problem_handlers
@@ -44,6 +45,12 @@ def create_app(
         keys: The API keys that `/v1/admin/keys` manages.
         audit: The audit log. Without it nothing is recorded.
     """
+    metrics = Metrics()
+    observers = [Middleware(RequestMetrics, metrics=metrics)]
+    if memory.config.telemetry:
+        from memory.server.spans import RequestSpans  # needs the extra `telemetry`
+
+        observers.append(Middleware(RequestSpans))
     trail = Middleware(AuditTrail, authenticator=authenticator, audit=audit, reads=settings.audit.reads)
     gate = Middleware(Gate, authenticator=authenticator, settings=settings, local_only=local_only)
     app = FastAPI(
@@ -52,15 +59,17 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(EncodedPaths), trail, gate],
+        middleware=[Middleware(EncodedPaths), *observers, trail, gate],
         dependencies=[Depends(refuse_unknown_parameters)],
         generate_unique_id_function=_operation_id,
+        # FastAPI's own spans have the query string, and its logs the text of errors
+        telemetry={"tracing": False, "logs": False, "metrics": memory.config.telemetry},
     )
     app.state.memory, app.state.settings = memory, settings
     app.state.keys = KeyStore(memory) if keys is None else keys
     app.state.audit = AuditLog(memory, keep=settings.audit.keep) if audit is None else audit
     app.state.advice = AdviceBudget(settings.advice_per_minute)
-    app.state.readiness = Readiness(memory)
+    app.state.readiness, app.state.metrics = Readiness(memory), metrics
     add_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router)

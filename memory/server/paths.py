@@ -1,4 +1,4 @@
-"""Paths whose parts may hold a slash, such as the id of a session."""
+"""Paths whose parts may hold a slash, such as the id of a session; their methods."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from urllib.parse import unquote
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+"""The methods that routes have."""
+
+
+def template_of(scope: Scope) -> str | None:
+    """Return the path of the route that answers a request; None if there is none."""
+    return getattr(scope.get("route"), "path_format", None)
 
 
 class EncodedPaths:

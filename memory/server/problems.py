@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from memory.domain.error_table import code_of, rule_of
 from memory.domain.errors import (
@@ -23,6 +24,7 @@ from memory.domain.errors import (
     PicklableException,
     VersionConflict,
 )
+from memory.server.paths import METHODS
 
 log = logging.getLogger(__name__)
 
@@ -144,10 +146,23 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 def _of_router(error: HTTPException, request: Request | None) -> Response:
     codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_input"}
-    texts = {404: "there is no such path", 405: "this path does not have this method"}
-    status = error.status_code
-    said = texts.get(status, str(error.detail))
-    return _render(status, codes.get(status, "http"), said, (), dict(error.headers or {}), {})
+    texts = {404: "there is no such path"}
+    status, headers = error.status_code, dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED and request is not None:
+        headers["Allow"] = ", ".join(_methods_of(request))
+        texts[status] = f"this path has {headers['Allow']}, and not {request.method[:20]}"
+    return _render(status, codes.get(status, "http"), texts.get(status, str(error.detail)), (), headers, {})
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Return the methods of all routes of a path. The router names only the first's."""
+    asked = {name: request.scope.get(name, "") for name in ("type", "path", "root_path")}
+    routes = request.app.router.routes
+    return [
+        method
+        for method in METHODS
+        if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in routes)
+    ]
 
 
 def _render(

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
-from starlette.responses import JSONResponse, Response
+from pydantic_core import to_json
+from starlette.responses import Response
 
 from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
@@ -280,7 +281,8 @@ class Cleared(BaseModel):
 
 def json_response(content: Any, status: int = 200, *, headers: Mapping[str, str] | None = None) -> Response:
     """Return a JSON response of values that are JSON already."""
-    return JSONResponse(content, status, headers=headers)
+    text = to_json(content, inf_nan_mode="null")  # a fifth of the time of `json.dumps`
+    return Response(text, status, headers=headers, media_type="application/json")
 
 
 def entry_json(entry: Entry, short_ids: Mapping[str, int] | None = None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from fastapi import FastAPI
 
 from memory.server.connections import protocol_with
 from memory.server.settings import ServerSettings
@@ -35,7 +35,7 @@ class _Server(uvicorn.Server):
             self._ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
 
 
-async def serve(app: ASGIApp, settings: ServerSettings, ready: Callable[[str], None], **options: Any) -> None:
+async def serve(app: FastAPI, settings: ServerSettings, ready: Callable[[str], None], **options: Any) -> None:
     """Serve an application until SIGTERM or SIGINT, then let running requests end.
 
     Args:
@@ -58,6 +58,7 @@ async def serve(app: ASGIApp, settings: ServerSettings, ready: Callable[[str], N
         timeout_graceful_shutdown=max(1, round(settings.grace.total_seconds())),
         **options,
     )
+    app.openapi()  # builds every route too, which the first requests would wait for
     server, loop = _Server(config, ready), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.handle_exit, number, None)

@@ -1,5 +1,5 @@
-"""The image of the worker: made from what is here without a network, it runs without
-rights and works off what a process that died left behind.
+"""The image: made from what is here without a network, it runs without rights, works
+off what a process that died left behind, and serves HTTP and MCP.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ import asyncio
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from memory import Memory
@@ -32,7 +34,7 @@ def docker(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
-    """The worker's image, made from the first of the images here that has what it
+    """The image, made from the first of the images here that has what it
     takes: a Python of 3.11 or newer, and glibc.
     """
     name = f"memory-tiers:tests-{os.getpid()}"
@@ -54,7 +56,9 @@ def _base() -> images.Base:
 
 
 @contextmanager
-def working(image: str, environment: dict[str, str], *words: str) -> Iterator[str]:
+def working(
+    image: str, environment: dict[str, str], *words: str, entrypoint: str = "memory"
+) -> Iterator[str]:
     """A container of the image that runs the command, on the network of this machine."""
     given = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
     container = docker(
@@ -64,6 +68,8 @@ def working(image: str, environment: dict[str, str], *words: str) -> Iterator[st
         "host",
         "--label",
         f"{servers.OWNER}={servers.owner()}",
+        "--entrypoint",
+        entrypoint,
         *given,
         image,
         *words,
@@ -106,3 +112,28 @@ async def test_it_does_what_a_process_that_died_left_and_ends_when_asked_to(imag
                     await asyncio.sleep(0.1)
             docker("stop", "--time", "30", worker)
             assert docker("inspect", "--format", "{{.State.ExitCode}}", worker) == "0"
+
+
+def test_it_serves_http_and_mcp_with_keys_and_ends_when_asked_to(image: str) -> None:
+    script = "memory keys create --role operator --json > key.json && exec memory serve --port 0"
+    with working(image, {}, "-c", script, entrypoint="sh") as server:
+        ends = time.monotonic() + 60
+        while not (address := docker("logs", server)) and time.monotonic() < ends:
+            time.sleep(0.1)
+        key = json.loads(docker("exec", server, "cat", "key.json"))["key"]
+        with httpx.Client(base_url=address.removeprefix("serving ")) as http:
+            assert http.get("/v1/scopes").status_code == 401
+            http.headers["Authorization"] = f"Bearer {key}"
+            written = http.post(
+                "/v1/memory/entries", json={"scope": "user:ada", "content": "Ada prefers tea to coffee"}
+            )
+            assert written.status_code == 201, written.text
+            listed = http.post(
+                "/mcp",
+                json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+                headers={"Accept": "application/json, text/event-stream"},
+            )
+            assert "search_memory" in {one["name"] for one in listed.json()["result"]["tools"]}
+            assert "memory_http_requests_total" in http.get("/metrics").text
+        docker("stop", "--time", "30", server)
+        assert docker("inspect", "--format", "{{.State.ExitCode}}", server) == "0"

@@ -17,6 +17,7 @@ from memory.facade.config.settings import MemoryConfig, load
 from memory.facade.config.values import scheme_of
 from memory.facade.runtime.build import adapter_for
 from tests.support.servers import IMAGES
+from tools.compose import OWN
 
 FOLDER = Path(__file__).resolve().parents[2] / "compose"
 TOPOLOGIES = sorted(FOLDER.glob("*.yaml"))
@@ -24,10 +25,9 @@ PORT = re.compile(r"127\.0\.0\.1:(\d+):\1")
 
 
 def services(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The servers, and the worker beside them."""
+    """The servers of stores, and the services of this project's own image."""
     servers: dict[str, Any] = yaml.safe_load(file.read_text())["services"]
-    worker = servers.pop("worker")
-    return servers, worker
+    return servers, {name: servers.pop(name) for name in OWN}
 
 
 def asked_ports(config: MemoryConfig) -> set[int]:
@@ -88,21 +88,39 @@ def test_images_are_those_that_are_tested_and_can_be_replaced(file: Path) -> Non
 
 
 @pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
-def test_its_worker_has_the_same_configuration_with_the_servers_by_their_names(file: Path) -> None:
-    servers, worker = services(file)
-    assert worker["volumes"] == [f"./{file.stem}.toml:{worker['environment']['MEMORY_CONFIG']}:ro"]
+@pytest.mark.parametrize("name", OWN)
+def test_its_own_services_have_the_same_configuration_with_the_servers_by_their_names(
+    file: Path, name: str
+) -> None:
+    servers, own = services(file)
+    service = own[name]
+    assert service["volumes"] == [f"./{file.stem}.toml:{service['environment']['MEMORY_CONFIG']}:ro"]
     here = load(file.with_suffix(".toml"), environ={})
-    inside = load(file.with_suffix(".toml"), environ=worker["environment"])
-    on_host = worker.get("network_mode") == "host"
+    inside = load(file.with_suffix(".toml"), environ=service["environment"])
+    on_host = service.get("network_mode") == "host"
     for store, there in zip(here.stores_in_use(), inside.stores_in_use(), strict=True):
         assert on_host or store.name in servers
         assert there.url == (store.url if on_host else store.url.replace("127.0.0.1", store.name))
 
 
 @pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
-def test_its_worker_runs_only_where_asked_for_and_after_every_server(file: Path) -> None:
-    servers, worker = services(file)
-    assert worker["profiles"] == ["worker"]
-    assert worker["depends_on"] == {name: {"condition": "service_healthy"} for name in servers}
+@pytest.mark.parametrize("name", OWN)
+def test_its_own_services_run_only_where_asked_for_and_after_every_server(file: Path, name: str) -> None:
+    servers, own = services(file)
+    assert own[name]["profiles"] == [name]
+    assert own[name]["depends_on"] == {name: {"condition": "service_healthy"} for name in servers}
     (default,) = re.findall(r"(?m)^IMAGE \?= (\S+)$", (FOLDER.parent / "Makefile").read_text())
-    assert worker["image"] == f"${{MEMORY_WORKER_IMAGE:-{default}}}"
+    assert own[name]["image"] == f"${{MEMORY_WORKER_IMAGE:-{default}}}"
+
+
+@pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
+def test_its_http_server_needs_keys_and_is_reachable_from_this_machine_only(file: Path) -> None:
+    serve = services(file)[1]["serve"]
+    command, *options = serve["command"]
+    assert command == "serve"
+    assert "--dev" not in options
+    if serve.get("network_mode") == "host":
+        assert not options  # it listens on 127.0.0.1
+    else:
+        assert serve["ports"] == ["127.0.0.1:8080:8080"]
+    assert "/health/ready" in serve["healthcheck"]["test"][-1]

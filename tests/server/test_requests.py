@@ -72,6 +72,23 @@ async def test_every_error_is_a_problem_document(client: Client) -> None:
         await client.call("POST", ENTRIES, 400, content=body, headers=headers)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "methods"),
+    [
+        ("PUT", f"{ENTRIES}/1", "GET, PATCH, DELETE"),
+        ("DELETE", ENTRIES, "GET, POST"),
+        ("PATCH", "/v1/memory/scratchpads/planner", "GET, POST, DELETE"),
+        ("DELETE", "/health/live", "GET"),
+    ],
+)
+async def test_a_wrong_method_is_answered_with_all_methods_of_the_path(
+    client: Client, method: str, path: str, methods: str
+) -> None:
+    answer = await client.answer(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+    assert answer.json()["detail"] == f"this path has {methods}, and not {method}"
+
+
 async def test_a_fault_of_the_server_is_named_in_its_log_and_not_shown(
     client: Client, memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

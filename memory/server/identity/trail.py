@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memory.domain.errors import MemoryTiersError
 from memory.server.callers import ROLES, Authenticator, Caller, Unauthenticated
 from memory.server.identity.audit import AuditLog, AuditRecord, target
+from memory.server.paths import template_of
 from memory.server.problems import Problem, problem_response
 
 log = logging.getLogger(__name__)
@@ -159,7 +160,7 @@ def _record_of(scope: Scope, status: int, headers: Headers, at: datetime) -> Aud
     caller: Caller | None = scope.get("caller")
     if caller is None:
         return AuditRecord(at, "", "", "authenticate", status, scope["request_id"])
-    path = getattr(scope.get("route"), "path_format", None) or "(no such path)"
+    path = template_of(scope) or "(no such path)"
     targets = tuple(_targets(scope, headers, caller.tenant))
     action = f"{scope['method']} {path}"
     return AuditRecord(at, caller.tenant, caller.key_id, action, status, scope["request_id"], targets)

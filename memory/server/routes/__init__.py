@@ -17,6 +17,7 @@ from memory.server.routes import (
     keys,
     listing,
     lookups,
+    metrics,
     promotion,
     relations,
     scopes,
@@ -28,6 +29,7 @@ from memory.server.routes import (
 
 ROUTERS = (
     health.router,
+    metrics.router,
     listing.router,
     lookups.router,
     entries.router,

@@ -56,11 +56,15 @@ class Readiness:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._looked = -OLDEST
-        self._away: list[str] = []
+        self._stores: dict[str, bool] = {}
+
+    async def stores(self) -> dict[str, bool]:
+        """Return whether each store answers, by its name."""
+        if time.monotonic() > self._looked + OLDEST:
+            self._stores = {one.store: one.ok for one in await self._memory.admin.check()}
+            self._looked = time.monotonic()
+        return self._stores
 
     async def away(self) -> list[str]:
         """Return the names of stores that do not answer."""
-        if time.monotonic() > self._looked + OLDEST:
-            self._away = [one.store for one in await self._memory.admin.check() if not one.ok]
-            self._looked = time.monotonic()
-        return self._away
+        return [name for name, answers in (await self.stores()).items() if not answers]
