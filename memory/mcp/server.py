@@ -26,6 +26,9 @@ from memory.mcp.settings import McpSettings
 from memory.mcp.tools import Call, ToolDefinition, call_tool, error_result, error_text, unknown_tool
 
 if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
+
     from memory.facade.memory import Memory
 
 INSTRUCTIONS = (
@@ -117,6 +120,13 @@ class MemoryServer(MCPServer[Any]):
         if not {one for one, required in accepted.items() if required} <= given.keys() <= accepted.keys():
             raise MCPError(INVALID_PARAMS, f"{name} takes these arguments: {', '.join(accepted) or 'none'}")
         return await super().get_prompt(name, given, context)
+
+    async def run_streams(
+        self, messages: ReadStream[SessionMessage | Exception], answers: WriteStream[SessionMessage]
+    ) -> None:
+        """Answer the messages of a client until their stream ends."""
+        inner = self._lowlevel_server
+        await inner.run(messages, answers, inner.create_initialization_options())
 
     async def make_call(self, context: Context[Any, Any] | None) -> Call:
         """Return the call of a request for a resource or a prompt."""

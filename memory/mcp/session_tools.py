@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from memory.domain.errors import Forbidden, InvalidInput, NotFound
 from memory.domain.message import Message, Role
+from memory.domain.shapes import import_groups
 from memory.mcp.arguments import Arguments
 from memory.mcp.rendering import (
     FRAME_TOKENS,
@@ -55,6 +56,8 @@ class AppendAnswer(BaseModel):
 
 async def append_messages(call: Call, given: AppendArguments) -> Answer:
     memory, request = call.caller.memory, given.request_id
+    said = [one.model_dump(exclude_none=True) for one in given.messages]
+    import_groups(said)  # refuses wrong ones before a session begins
     if given.session_id is not None:
         if given.title is not None:
             raise InvalidInput("title", "belongs to a new session. Omit it, or omit session_id")
@@ -63,7 +66,6 @@ async def append_messages(call: Call, given: AppendArguments) -> Answer:
         if call.caller.user is None:
             raise Forbidden("session_id", "is missing, and this server has no user for a new session")
         session = await memory.sessions.create(user=call.caller.user, title=given.title, request_id=request)
-    said = [one.model_dump(exclude_none=True) for one in given.messages]
     stored = await session.append(said, request_id=request)
     ids = [str(one.id) for one in stored]
     note = f"stored {len(ids)} messages; pass session_id to continue this conversation"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -10,8 +11,14 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import anyio
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic import ValidationError
+
 from memory.mcp.callers import Caller, restrict_to_settings
-from memory.mcp.server import create_server
+from memory.mcp.server import MemoryServer, create_server
 from memory.mcp.settings import McpSettings
 
 if TYPE_CHECKING:
@@ -95,7 +102,7 @@ async def serve_stdio(make: Callable[[], Memory], settings: McpSettings) -> None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    serving = asyncio.create_task(server.run_stdio_async())
+    serving = asyncio.create_task(_run(server))
     stopping = asyncio.create_task(stopped.wait())
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,3 +113,42 @@ async def serve_stdio(make: Callable[[], Memory], settings: McpSettings) -> None
         sys.stderr.flush()
         os._exit(0)
     await serving
+
+
+async def _run(server: MemoryServer) -> None:
+    """Serve until standard input ends, and answer requests that are no JSON too.
+
+    The SDK drops them, and their clients would wait for ever. JavaScript sends one for
+    a text that was cut within an emoji: it has half a surrogate pair.
+    """
+    async with stdio_server() as (lines, answers), anyio.create_task_group() as tasks:
+        readable, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+        async def relay() -> None:
+            async with readable:
+                async for line in lines:
+                    if isinstance(line, Exception) and (refusal := refuse_line(line)) is not None:
+                        await answers.send(SessionMessage(refusal))
+                    else:
+                        await readable.send(line)
+
+        tasks.start_soon(relay)
+        await server.run_streams(messages, answers)
+        tasks.cancel_scope.cancel()
+
+
+def refuse_line(error: Exception) -> JSONRPCError | None:
+    """Return the answer to a line that is no strict JSON; None if it has no id."""
+    first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
+    if first is None or first["type"] != "json_invalid":
+        return None
+    problem = first["msg"]
+    if "escape" in problem or "surrogate" in problem:
+        problem += ". Send whole characters: half of a surrogate pair is no character"
+    try:
+        number = json.loads(first["input"], parse_int=lambda digits: int(digits[:40]))["id"]
+        answer = JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=PARSE_ERROR, message=problem))
+        answer.model_dump_json()  # fails for an id that cannot be written
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return answer if answer.id is not None else None

@@ -93,6 +93,9 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("append_messages", {"messages": [{"role": "human", "content": "x"}]}),
     ("append_messages", {"messages": [{"role": "user", "content": "x", "name": "y"}]}),
     ("append_messages", {"messages": [{"role": "user", "content": "x"}], "session_id": "x", "title": "y"}),
+    ("append_messages", {"messages": [{"role": "user", "content": "a\x00b"}]}),
+    ("append_messages", {"messages": [{"role": "user", "content": "x", "id": ""}], "title": "y"}),
+    ("append_messages", {"messages": [{"role": "user", "content": "x"}], "title": "y" * 10_000}),
     ("get_context", {"session_id": "x", "offset": 4}),
     ("get_context", {"session_id": ""}),
     *[

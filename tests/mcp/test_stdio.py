@@ -94,6 +94,21 @@ def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
         assert process.returncode == 0
 
 
+def test_a_request_that_is_no_strict_json_is_answered_under_its_id(tmp_path: Path) -> None:
+    """A client would wait for ever for an answer to half of an emoji."""
+    with served(tmp_path, "--scope", "user:ada") as process:
+        ask(process, 1, "initialize", **INITIALIZE)
+        for number, odd in enumerate(["tea \ud83d", "\udc00 tea", int("9" * 4_000), [[[]] * 9]], 2):
+            for arguments in ({"query": "tea", "limit": odd}, {str(odd)[:20]: 1}):
+                call = {"name": "search_memory", "arguments": arguments}
+                answer = ask(process, number, "tools/call", **call)
+                assert "error" in answer or answer["result"]["isError"]
+                if isinstance(odd, str):
+                    assert "whole characters" in answer["error"]["message"]
+        listed = ask(process, 99, "tools/call", name="list_memories", arguments={})
+        assert not listed["result"].get("isError")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
 def test_a_signal_ends_it_and_loses_nothing_acknowledged(tmp_path: Path, number: signal.Signals) -> None:
     call = {"name": "add_memory", "arguments": {"content": "Ada likes tea"}}
