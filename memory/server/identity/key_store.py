@@ -31,6 +31,8 @@ FRESH_FOR: Final = 1.0
 """Seconds for which a read key is used without another read."""
 OVERLAP: Final = timedelta(days=1)
 """How long the earlier text of a rotated key stays valid by default."""
+LONGEST: Final = timedelta(days=36_525)
+"""The longest time for which a key, or an earlier text of it, can be valid."""
 _CACHED: Final = 10_000
 _PAGE: Final = 1_000
 
@@ -140,6 +142,8 @@ class KeyStore:
             raise InvalidInput(
                 "expires", "must be longer than no time. Leave it out for a key without an end"
             )
+        if expires_in is not None and expires_in > LONGEST:
+            raise InvalidInput("expires", "must be at most 100 years. Leave it out for a key without an end")
         if scopes and role in ADMINISTRATORS:
             raise InvalidInput("scopes", f"do not go with the role '{role}', which is about the whole tenant")
         text = new_key_text(key_id or new_key_id())
@@ -192,6 +196,8 @@ class KeyStore:
         """
         if overlap < timedelta():
             raise InvalidInput("overlap", "must not be negative. Pass 0 to end the earlier text at once")
+        if overlap > LONGEST:
+            raise InvalidInput("overlap", "must be at most 100 years")
         text, now = new_key_text(key_id), self._now()
         until = now + overlap
 
