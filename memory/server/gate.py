@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memory.server.callers import Authenticator, Caller
+from memory.server.identity.key_text import without_texts
 from memory.server.limits import BodyReader, KeyLimits
 from memory.server.problems import Problem, problem_response
 from memory.server.settings import ServerSettings
@@ -81,7 +82,7 @@ class Gate:
             access_log.info(
                 "%s %s %s %.1f ms key=%s",
                 scope["method"],
-                scope["path"],
+                without_texts(scope["path"]).encode("unicode_escape").decode(),
                 status or "cut off",
                 (time.perf_counter() - began) * 1000,
                 "-" if caller is None else caller.key_id,
@@ -89,6 +90,8 @@ class Gate:
 
     async def _serve(self, scope: Scope, body: BodyReader, send: Send) -> None:
         headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise Problem(400, "invalid_input", "a body has Content-Length or Transfer-Encoding, not both")
         if self._local_only:
             _refuse_foreign(headers)
         _refuse_safelisted(headers, scope["method"], body)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.datastructures import Headers
@@ -18,6 +19,7 @@ from memory.facade.config.server import ServerSettings
 from memory.facade.memory import Memory
 from memory.server.app import create_app
 from memory.server.callers import Caller, DevAuthenticator, Role, Unauthenticated
+from memory.server.identity.key_text import new_key_id, new_key_text
 from tests.acceptance.support import stores_of
 from tests.server.support import BASE, ENTRIES, Client, client_of
 
@@ -205,7 +207,9 @@ async def test_a_key_of_scopes_sees_its_scopes_only(keyed: Client, memory: Memor
         found = await keyed.call("GET", ENTRIES, params=query, headers=headers)
         assert [one["title"] for one in found["entries"]] == ["Mine"]
     gone = await keyed.call("GET", f"{ENTRIES}/{theirs.id}", 404, headers=headers)
-    nothing = await keyed.call("GET", f"{ENTRIES}/{mine.id[:-1]}0", 404, headers=headers)
+    nothing = await keyed.call(
+        "GET", f"{ENTRIES}/{mine.id[:-1]}{'10'[mine.id[-1] == '1']}", 404, headers=headers
+    )
     assert gone.keys() == nothing.keys()
     await keyed.call("GET", f"{ENTRIES}/{number}", 404, headers=headers)
     made = await keyed.call("POST", ENTRIES, 201, json={"content": "x"}, headers=headers)
@@ -309,6 +313,37 @@ async def test_no_query_string_is_logged(client: Client, caplog: pytest.LogCaptu
     lines = [record.getMessage() for record in caplog.records]
     assert any(ENTRIES in line for line in lines)
     assert not any("private" in line for line in lines)
+
+
+async def test_a_log_line_shows_no_key_and_is_one_line(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = new_key_text(new_key_id()).text
+    with caplog.at_level(logging.INFO, "memory"):
+        await client.answer("DELETE", f"/v1/admin/keys/{text}")
+        await client.answer("GET", "/v1/sessions/x%0Aforged%1B[31m")
+    lines = [one.getMessage() for one in caplog.records if one.name == "memory.server.access"]
+    assert len(lines) == 2
+    assert not any(text in line or not line.replace("…", "").isprintable() for line in lines)
+
+
+async def test_a_body_with_two_lengths_is_refused(client: Client) -> None:
+    headers = {"Content-Length": "3", "Transfer-Encoding": "chunked", "Content-Type": "application/json"}
+    answer = await client.answer("POST", ENTRIES, headers=headers, content=b'{"content": "x"}')
+    assert answer.status_code == 400
+    assert answer.headers["Connection"] == "close"
+
+
+@pytest.mark.parametrize("session", ["日本", "a b", "a?b", "a/b", "100%", 'a"b>c', "x\r\nSet-Cookie: y=z"])
+async def test_a_link_leads_to_the_next_page_of_any_session(client: Client, session: str) -> None:
+    path = f"/v1/sessions/{quote(session, safe='')}/messages"
+    messages = [{"role": "user", "content": text} for text in ("one", "two")]
+    await client.call("POST", path, 201, json={"user": "ada", "messages": messages})
+    first = await client.answer("GET", path, params={"limit": 1})
+    link = first.headers["Link"].removeprefix("<").removesuffix('>; rel="next"')
+    second = await client.call("GET", link)
+    shown = [one["message"]["content"] for one in (*first.json()["items"], *second["items"])]
+    assert sorted(shown) == ["one", "two"]
 
 
 async def test_a_client_that_leaves_cancels_its_call(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
