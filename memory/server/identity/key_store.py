@@ -20,7 +20,7 @@ from memory.domain.versions import ABSENT
 from memory.facade.memory import Memory
 from memory.facade.resources.documents import Documents
 from memory.server.callers import Role
-from memory.server.identity.key_text import ID_CHARS, KeyText, new_key_id, new_key_text, parse_key_text
+from memory.server.identity.key_text import KeyText, is_key_id, new_key_id, new_key_text, parse_key_text
 from memory.server.identity.reserved import RESERVED_TENANT, check_tenant
 
 KEYS: Final = Scope.path("keys")
@@ -181,7 +181,7 @@ class KeyStore:
 
     async def get(self, key_id: str) -> ApiKey | None:
         """Return a key by its id, as it is stored now."""
-        found = await self._documents.get(KEYS, key_id) if _is_id(key_id) else None
+        found = await self._documents.get(KEYS, key_id) if is_key_id(key_id) else None
         return None if found is None else _key_of(key_id, found.value)
 
     async def rotate(self, key_id: str, *, overlap: timedelta = OVERLAP) -> tuple[ApiKey, str]:
@@ -266,7 +266,7 @@ class KeyStore:
     async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey:
         """Change a stored key, and retry if another process changed it meanwhile."""
         while True:
-            found = await self._documents.get(KEYS, key_id) if _is_id(key_id) else None
+            found = await self._documents.get(KEYS, key_id) if is_key_id(key_id) else None
             if found is None:
                 raise NotFound(key_id, "key")
             key = change(_key_of(key_id, found.value))
@@ -288,10 +288,6 @@ async def require_durable(memory: Memory) -> None:
                 f"keys and the audit log need a durable store, and '{store.store}' of tier 'mid' is none."
                 " Configure another one, or serve with --dev"
             )
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == ID_CHARS and text.isalnum() and text.isascii()
 
 
 def _scope_text(scope: Scope | Subtree | str) -> str:
