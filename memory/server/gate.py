@@ -50,7 +50,7 @@ class Gate:
         self._settings = settings
         self._local_only = local_only
         self._limits = KeyLimits(settings)
-        self._under_way: set[tuple[str, str, str]] = set()
+        self._under_way: set[tuple[str, str, str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -105,7 +105,11 @@ class Gate:
             return
         caller = await self._authenticator.authenticate(headers)
         scope["caller"] = caller
-        with self._limits.admit(caller.key_id), self._one_of_its_id(caller, scope, headers):
+        # the subject of a token may be one of two tenants
+        with (
+            self._limits.admit(f"{caller.tenant}\0{caller.key_id}"),
+            self._one_of_its_id(caller, scope, headers),
+        ):
             await body.watch()
             try:
                 await self._app(scope, body.receive, send)
@@ -122,7 +126,7 @@ class Gate:
         if key is None:
             yield
             return
-        name = (caller.key_id, scope["path"], key)
+        name = (caller.tenant, caller.key_id, scope["path"], key)
         if name in self._under_way:
             raise Problem(
                 409,

@@ -52,9 +52,17 @@ _SHORT_ID: Final = re.compile(r"#?[0-9]{1,18}")
 _ETAG: Final = re.compile(r'"([\x21\x23-\x7e]*)"')
 
 
+_LONGEST_NAME: Final = 126
+
+
 def request_id_of(caller: Caller, key: str | None) -> str | None:
     """Return the `request_id` of an `Idempotency-Key`: each key has ids of its own."""
-    return None if key is None else f"{caller.key_id}/{key}"
+    if key is None:
+        return None
+    name = caller.key_id.encode()
+    if len(name) > _LONGEST_NAME:  # the subject of a token, which would leave no room for the key
+        return f"{hashlib.sha256(name).hexdigest()}/{key}"
+    return f"{caller.key_id}/{key}"
 
 
 _TARGETS: Final = (

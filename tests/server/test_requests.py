@@ -20,6 +20,7 @@ from memory.facade.memory import Memory
 from memory.server.app import create_app
 from memory.server.callers import Caller, DevAuthenticator, Role, Unauthenticated
 from memory.server.identity.key_text import new_key_id, new_key_text
+from memory.server.requests import request_id_of
 from tests.acceptance.support import stores_of
 from tests.server.support import BASE, ENTRIES, Client, client_of
 
@@ -130,6 +131,48 @@ async def test_two_keys_have_idempotency_keys_of_their_own(keyed: Client) -> Non
         headers = {**bearer(name), "Idempotency-Key": "same"}
         given = {"content": text, "scope": "user:ada"}
         await keyed.call("POST", ENTRIES, 201, json=given, headers=headers)
+
+
+async def test_a_long_name_of_a_caller_leaves_room_for_the_key(memory: Memory) -> None:
+    """The subject of a token has up to 128 characters, of up to four bytes each."""
+    named = caller(memory, "jwt:" + "\U0001f600" * 128, "writer")
+    other = caller(memory, "jwt:" + "\U0001f600" * 127 + "x", "writer")
+    key = "k" * 128
+    assert len(str(request_id_of(named, key)).encode()) <= 255
+    assert request_id_of(named, key) != request_id_of(other, key)
+
+
+async def test_the_same_subject_in_two_tenants_shares_no_limit(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, end = asyncio.Event(), asyncio.Event()
+    callers = [caller(memory.for_tenant(name), "jwt:ada", "writer") for name in ("one", "two")]
+
+    class ByTenant:
+        async def authenticate(self, headers: Headers) -> Caller:
+            return callers[headers["x-tenant"] == "two"]
+
+    write = Memory.write
+
+    async def wait(self: Memory, *args: Any, **given: Any) -> Any:
+        if self.tenant == "one":
+            begun.set()
+            await end.wait()
+        return await write(self, *args, **given)
+
+    monkeypatch.setattr(Memory, "write", wait)
+    async with client_of(memory, ByTenant(), concurrency=1) as client:
+
+        def send(tenant: str) -> Any:
+            headers = {"X-Tenant": tenant, "Idempotency-Key": "k"}
+            body = {"scope": "user:ada", "content": "x"}
+            return client.call("POST", ENTRIES, 201, headers=headers, json=body)
+
+        first = asyncio.ensure_future(send("one"))
+        await begun.wait()
+        assert (await send("two"))["tenant"] == "two"
+        end.set()
+        assert (await first)["tenant"] == "one"
 
 
 async def test_versions_are_etags_and_preconditions(client: Client) -> None:
