@@ -296,7 +296,10 @@ class _Route:
         if wait_of(prefer) is not None:
             values.setdefault("consistency", "replicated")
         await _resolve_ids(caller, operation, values)
-        request.scope["audit_targets"] = targets_of(values)
+        changed = [
+            (name, getattr(one, name)) for one in values.get("changes", ()) for name in ("scope", "key")
+        ]
+        request.scope["audit_targets"] = [*targets_of(values), *changed]
         asked = dict(values)
         if operation.prepare is not None:
             operation.prepare(caller, values)

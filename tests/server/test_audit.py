@@ -261,6 +261,8 @@ async def test_a_record_names_what_a_body_names(server: KeyServer) -> None:
     await server.call(admin, "POST", "/v1/admin/erase-user", json={"user": "ada"})
     await server.call(admin, "POST", "/v1/documents/delete", json={"scope": "user:ada", "prefix": "a"})
     await server.call(admin, "DELETE", "/v1/documents/item", params={"scope": "user:ada", "key": "a"})
+    change = {"op": "delete", "scope": "user:ada", "key": "a"}
+    await server.call(admin, "POST", "/v1/documents/apply", json={"changes": [change]})
     body = {"filter": {"types": ["user"]}, "scope": "user:ada"}
     await server.call(admin, "POST", f"{ENTRIES}/delete", json=body)
     found = {one["action"]: one["targets"] for one in await settled(server)}
@@ -271,6 +273,7 @@ async def test_a_record_names_what_a_body_names(server: KeyServer) -> None:
     assert found["POST /v1/documents/delete"] == [target("scope", "user:ada", "acme")]
     document = [target("scope", "user:ada", "acme"), target("key", "a", "acme")]
     assert found["DELETE /v1/documents/item"] == document
+    assert found["POST /v1/documents/apply"] == document
 
 
 async def test_pages_of_the_log_have_a_limit_and_any_beginning(server: KeyServer) -> None:
