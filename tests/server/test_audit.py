@@ -131,8 +131,10 @@ async def test_a_record_that_cannot_be_stored_is_no_success(server: KeyServer, m
         raise StoreUnavailable("mid", "it is away")
 
     monkeypatch.setattr(server.audit, "store", fail)
-    answer = await server.call(admin, "POST", "/v1/admin/keys", json={"role": "reader"})
+    given = {"json": {"role": "reader"}, "headers": {"X-Request-Id": "r-1"}}
+    answer = await server.call(admin, "POST", "/v1/admin/keys", **given)
     assert (answer.status_code, answer.json()["code"]) == (503, "audit_unavailable")
+    assert answer.headers.get_list("x-request-id") == ["r-1"]
     assert answer.headers["content-type"] == "application/problem+json"
     assert [one["action"] for one in await settled(server)] == ["POST /v1/admin/keys"]
 

@@ -148,6 +148,7 @@ class AuditTrail:
                 503,
                 "audit_unavailable",
                 "the call was made, but its record could not be stored in the audit log yet",
+                headers={"X-Request-Id": record.request_id, "Cache-Control": "private, no-cache"},
             )
         return None
 
