@@ -54,8 +54,14 @@ async def list_records(
 def _moment(since: str | None) -> Any:
     from datetime import UTC, datetime
 
+    from memory.domain.errors import InvalidInput
+
     found = expiry("since", since)
-    return datetime.now(UTC) - found if isinstance(found, timedelta) else found
+    if isinstance(found, str):  # an ISO 8601 duration, which only settings may have
+        raise InvalidInput("since", "should be a time, or a length of time such as 1d or 12h")
+    if not isinstance(found, timedelta):
+        return found
+    return datetime.now(UTC) - min(found, timedelta(days=36_525))
 
 
 def _show(out: Any, page: AuditPage) -> None:

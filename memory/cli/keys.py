@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -139,14 +140,17 @@ async def server_memory(cli: Cli) -> AsyncIterator[Memory]:
         yield memory
 
 
-def _length(field: str, text: str) -> Any:
+def _length(field: str, text: str) -> timedelta:
     from memory.domain.errors import InvalidInput
     from memory.domain.time import parse_duration
 
     try:
-        return parse_duration(text)
+        found = parse_duration(text)
     except ValueError as error:
         raise InvalidInput(field, str(error)) from None
+    if not isinstance(found, timedelta):  # an ISO 8601 duration, which only settings may have
+        raise InvalidInput(field, "should be a duration such as '30d', '5m' or '1h30m'")
+    return found
 
 
 def _show_text(cli: Cli, key: ApiKey, text: str) -> None:

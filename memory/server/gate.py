@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memory.facade.runtime.reads import without_earlier_reads
 from memory.server.callers import Authenticator, Caller
+from memory.server.identity.key_text import without_texts
 from memory.server.limits import BodyReader, KeyLimits
 from memory.server.problems import Problem, problem_response
 from memory.server.settings import ServerSettings
@@ -50,7 +51,7 @@ class Gate:
         self._settings = settings
         self._local_only = local_only
         self._limits = KeyLimits(settings)
-        self._under_way: set[tuple[str, str, str]] = set()
+        self._under_way: set[tuple[str, str, str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -83,7 +84,7 @@ class Gate:
             access_log.info(
                 "%s %s %s %.1f ms key=%s",
                 scope["method"],
-                scope["path"],
+                without_texts(scope["path"]).encode("unicode_escape").decode(),
                 status or "cut off",
                 (time.perf_counter() - began) * 1000,
                 "-" if caller is None else caller.key_id,
@@ -91,6 +92,8 @@ class Gate:
 
     async def _serve(self, scope: Scope, body: BodyReader, send: Send) -> None:
         headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise Problem(400, "invalid_input", "a body has Content-Length or Transfer-Encoding, not both")
         if self._local_only:
             _refuse_foreign(headers)
         _refuse_safelisted(headers, scope["method"], body)
@@ -104,7 +107,11 @@ class Gate:
             return
         caller = await self._authenticator.authenticate(headers)
         scope["caller"] = caller
-        with self._limits.admit(caller.key_id), self._one_of_its_id(caller, scope, headers):
+        # the subject of a token may be one of two tenants
+        with (
+            self._limits.admit(f"{caller.tenant}\0{caller.key_id}"),
+            self._one_of_its_id(caller, scope, headers),
+        ):
             await body.watch()
             try:
                 await self._app(scope, body.receive, send)
@@ -121,7 +128,7 @@ class Gate:
         if key is None:
             yield
             return
-        name = (caller.key_id, scope["path"], key)
+        name = (caller.tenant, caller.key_id, scope["path"], key)
         if name in self._under_way:
             raise Problem(
                 409,

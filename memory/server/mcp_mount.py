@@ -28,6 +28,7 @@ from memory.mcp.settings import DEFAULT_SCOPE, McpSettings
 from memory.server.callers import Caller
 from memory.server.gate import LOCAL_NAMES
 from memory.server.problems import Problem
+from memory.server.requests import targets_of
 from memory.server.settings import ServerSettings
 
 PATH = "/mcp"
@@ -86,10 +87,11 @@ class McpEndpoint:
 
     def _note_for_audit(self, scope: Scope, body: bytes) -> None:
         """Say which tool is called, and whether it changes something."""
-        name = _tool_of(body)
+        name, arguments = _tool_of(body)
         scope["route"] = self._actions.get(name, self.route)
         is_change = name in self._tools and self._tools[name].writes
         scope["role_needed"] = "writer" if is_change else "reader"
+        scope["audit_targets"] = targets_of(arguments)
 
 
 @contextmanager
@@ -136,16 +138,18 @@ def _refuse_foreign(headers: Headers, settings: ServerSettings) -> None:
         raise Problem(421, "wrong_host", "this server is for 127.0.0.1 and localhost only")
 
 
-def _tool_of(body: bytes) -> str:
-    """Return the name of the tool that a request calls; empty if it calls none."""
+def _tool_of(body: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the tool that a request calls, and its arguments; empty for no call."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
-        return ""
+        return "", {}
     match request:
+        case {"method": "tools/call", "params": {"name": str(name), "arguments": dict(arguments)}}:
+            return name, arguments
         case {"method": "tools/call", "params": {"name": str(name)}}:
-            return name
-    return ""
+            return name, {}
+    return "", {}
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -47,6 +47,7 @@ from memory.server.requests import (
     next_link,
     outer_cursor,
     request_id_of,
+    targets_of,
     wait_of,
 )
 
@@ -295,6 +296,10 @@ class _Route:
         if wait_of(prefer) is not None:
             values.setdefault("consistency", "replicated")
         await _resolve_ids(caller, operation, values)
+        changed = [
+            (name, getattr(one, name)) for one in values.get("changes", ()) for name in ("scope", "key")
+        ]
+        request.scope["audit_targets"] = [*targets_of(values), *changed]
         asked = dict(values)
         if operation.prepare is not None:
             operation.prepare(caller, values)

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Header, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -52,9 +52,37 @@ _SHORT_ID: Final = re.compile(r"#?[0-9]{1,18}")
 _ETAG: Final = re.compile(r'"([\x21\x23-\x7e]*)"')
 
 
+_LONGEST_NAME: Final = 126
+
+
 def request_id_of(caller: Caller, key: str | None) -> str | None:
     """Return the `request_id` of an `Idempotency-Key`: each key has ids of its own."""
-    return None if key is None else f"{caller.key_id}/{key}"
+    if key is None:
+        return None
+    name = caller.key_id.encode()
+    if len(name) > _LONGEST_NAME:  # the subject of a token, which would leave no room for the key
+        return f"{hashlib.sha256(name).hexdigest()}/{key}"
+    return f"{caller.key_id}/{key}"
+
+
+_TARGETS: Final = (
+    *("id", "entry_id", "entry_ids", "source_id", "target_id", "supersedes", "scope", "user", "agent"),
+    *("session_id", "key", "keys", "source", "name", "run", "to"),
+)
+_MOST_TARGETS: Final = 50
+
+
+def targets_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the names and ids in the fields of a request, for the audit log.
+
+    A route puts them into its scope as `audit_targets`. The log hashes the names.
+    """
+    found = list[tuple[str, str]]()
+    for name in _TARGETS:
+        given = values.get(name)
+        several = given if isinstance(given, list) else [given]
+        found += [(name, one) for one in several[:_MOST_TARGETS] if isinstance(one, str)]
+    return found
 
 
 def expected_version(if_match: str | None) -> Any:
@@ -145,7 +173,8 @@ def next_link(request: Request, cursor: str | None) -> dict[str, str]:
     if cursor is None:
         return {}
     query = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-    return {"Link": f'<{request.url.path}?{urlencode([*query, ("cursor", cursor)])}>; rel="next"'}
+    path = quote(request.scope["path"], safe="/%")  # "%" begins what `EncodedPaths` left encoded
+    return {"Link": f'<{path}?{urlencode([*query, ("cursor", cursor)])}>; rel="next"'}
 
 
 _WAIT: Final = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,4})(?:$|[,;\s])")

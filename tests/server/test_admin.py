@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memory.orchestrator.maintenance.sweeps import Maintenance
 from tests.server.api import Api, Client, open_api
 
 A = "/v1/admin"
@@ -140,6 +141,19 @@ async def test_a_plan_shows_an_admin_its_own_tenant(api: Api, admin: Client) -> 
         "ran"
     ] is True
     await admin.problem(400, "POST", f"{A}/sweep", {"budget": -1})
+
+
+async def test_numbers_of_an_admin_count_its_own_tenant(
+    api: Api, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other tenants' pending steps and damaged records would tell what they do."""
+
+    async def count_seven(*_: Any) -> int:
+        return 7
+
+    monkeypatch.setattr(Maintenance, "count_pending_in", count_seven)
+    assert (await admin.call("GET", f"{A}/stats"))["pending_steps"] == 0
+    assert (await api.client("operator").call("GET", f"{A}/stats"))["pending_steps"] >= 7
 
 
 async def test_an_entry_is_located_and_moved(api: Api, admin: Client) -> None:

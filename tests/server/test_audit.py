@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput, Memory, StoreUnavailable
+from memory.facade.resources.documents import Documents
 from memory.server.identity import RESERVED_TENANT, AuditLog, AuditRecord
+from memory.server.identity.audit import target
 from tests.server.callers import KeyServer, key_server
 
 AUDIT, ENTRIES = "/v1/admin/audit", "/v1/memory/entries"
@@ -129,8 +131,10 @@ async def test_a_record_that_cannot_be_stored_is_no_success(server: KeyServer, m
         raise StoreUnavailable("mid", "it is away")
 
     monkeypatch.setattr(server.audit, "store", fail)
-    answer = await server.call(admin, "POST", "/v1/admin/keys", json={"role": "reader"})
+    given = {"json": {"role": "reader"}, "headers": {"X-Request-Id": "r-1"}}
+    answer = await server.call(admin, "POST", "/v1/admin/keys", **given)
     assert (answer.status_code, answer.json()["code"]) == (503, "audit_unavailable")
+    assert answer.headers.get_list("x-request-id") == ["r-1"]
     assert answer.headers["content-type"] == "application/problem+json"
     assert [one["action"] for one in await settled(server)] == ["POST /v1/admin/keys"]
 
@@ -220,3 +224,96 @@ async def test_records_end_after_their_time(server: KeyServer) -> None:
     expires = page.documents[0].expires_at
     assert expires is not None
     assert timedelta(days=29) < expires - datetime.now(UTC) < timedelta(days=31)
+
+
+async def test_names_are_hashed_also_if_they_look_like_ids(server: KeyServer) -> None:
+    admin, writer = await server.key("acme", "admin"), await server.key("acme", "writer")
+    phone, person = "4915551234567", "0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8"
+    message = {"messages": [{"role": "user", "content": "hello"}]}
+    for name in (phone, person):
+        calls: list[tuple[str, str, dict[str, Any]]] = [
+            ("POST", f"/v1/sessions/{name}/messages", {"json": {**message, "user": name}}),
+            ("PUT", "/v1/documents/item", {"params": {"scope": "user:x", "key": name}, "json": {"value": 1}}),
+            ("DELETE", "/v1/documents/item", {"params": {"scope": f"user:{name}", "key": name}}),
+            ("GET", "/v1/admin/export", {"params": {"scope": f"user:{name}"}}),
+            ("POST", "/v1/admin/erase-user", {"json": {"user": name}}),
+            ("POST", "/v1/admin/blocked-sources", {"json": {"source": name, "reason": "test"}}),
+        ]
+        for method, path, given in calls:
+            await server.call(admin, method, path, **given)
+    await server.call(admin, "DELETE", f"/v1/admin/keys/{writer}")
+    await server.call(admin, "POST", f"/v1/admin/keys/{writer}/rotate")
+    text = json.dumps(await settled(server))
+    for hidden in (phone, person, writer, writer.rpartition("_")[2]):
+        assert hidden not in text
+
+
+async def test_a_record_names_what_a_body_names(server: KeyServer) -> None:
+    admin = await server.key("acme", "admin")
+    entry = (await server.call(admin, "POST", ENTRIES, json={"scope": "user:ada", "content": "tea"})).json()
+    made = (await server.call(admin, "POST", "/v1/admin/keys", json={"role": "reader"})).json()
+    call = {"name": "retire_memory", "arguments": {"id": entry["id"]}}
+    await server.call(
+        admin,
+        "POST",
+        "/mcp",
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call},
+        headers={"Accept": "application/json, text/event-stream"},
+    )
+    await server.call(admin, "POST", "/v1/admin/erase-user", json={"user": "ada"})
+    await server.call(admin, "POST", "/v1/documents/delete", json={"scope": "user:ada", "prefix": "a"})
+    await server.call(admin, "DELETE", "/v1/documents/item", params={"scope": "user:ada", "key": "a"})
+    change = {"op": "delete", "scope": "user:ada", "key": "a"}
+    await server.call(admin, "POST", "/v1/documents/apply", json={"changes": [change]})
+    body = {"filter": {"types": ["user"]}, "scope": "user:ada"}
+    await server.call(admin, "POST", f"{ENTRIES}/delete", json=body)
+    found = {one["action"]: one["targets"] for one in await settled(server)}
+    assert found["POST /v1/admin/keys"] == [f"key:{made['id']}"]
+    assert found["POST /mcp:retire_memory"] == [entry["id"]]
+    assert found["POST /v1/admin/erase-user"] == [target("user", "ada", "acme")]
+    assert found[f"POST {ENTRIES}/delete"] == [target("scope", "user:ada", "acme")]
+    assert found["POST /v1/documents/delete"] == [target("scope", "user:ada", "acme")]
+    document = [target("scope", "user:ada", "acme"), target("key", "a", "acme")]
+    assert found["DELETE /v1/documents/item"] == document
+    assert found["POST /v1/documents/apply"] == document
+
+
+async def test_pages_of_the_log_have_a_limit_and_any_beginning(server: KeyServer) -> None:
+    admin = await server.key("acme", "admin")
+    await server.call(admin, "POST", "/v1/admin/keys", json={"role": "reader"})
+    for limit in (-1, 0, 1001):
+        answer = await server.call(admin, "GET", AUDIT, params={"limit": limit})
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "limit")
+    for since in ("0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"):
+        answer = await server.call(admin, "GET", AUDIT, params={"since": since})
+        assert len(answer.json()["records"]) == 1, answer.text
+
+
+async def test_records_that_waited_for_their_store_are_found_once(
+    server: KeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document of an hour would hide its later records from `since`."""
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    noted = [
+        AuditRecord(begun + timedelta(minutes=number), tenant, "k", "POST /x", 201, f"{tenant}{number}")
+        for number in range(10)
+        for tenant in ("acme", "other")
+    ]
+    put, left = Documents.put, [3]
+
+    async def fail_once(*args: Any, **given: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            raise StoreUnavailable("mid", "it is away")
+        return await put(*args, **given)
+
+    monkeypatch.setattr(Documents, "put", fail_once)
+    for one in noted:
+        server.audit.note(one)
+    with pytest.raises(StoreUnavailable):
+        await server.audit.flush()
+    await server.audit.flush()
+    every = (await server.audit.list(limit=1000)).records
+    assert sorted(one.request_id for one in every) == sorted(one.request_id for one in noted)
+    late = await server.audit.list(tenant="acme", since=begun + timedelta(minutes=5))
+    assert [one.request_id for one in late.records] == [f"acme{number}" for number in range(9, 4, -1)]

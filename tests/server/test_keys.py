@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from starlette.datastructures import Headers
@@ -238,11 +239,29 @@ async def test_nobody_gives_more_rights_than_it_has(server: KeyServer) -> None:
         (admin, {"role": "admin", "scopes": ["user:ada"]}, 400),
         (admin, {"role": "reader", "expires": "soon"}, 400),
         (admin, {"role": "reader", "expires": "0s"}, 400),
+        (admin, {"role": "reader", "expires": "9999999d"}, 400),
     ):
         answer = await server.call(key, "POST", KEYS, json=body)
         assert answer.status_code == status, (body, answer.text)
     tenants = {one["tenant"] for one in (await server.call(operator, "GET", KEYS)).json()["keys"]}
     assert tenants == {"acme", "ops", "other"}
+
+
+async def test_an_overlap_without_end_is_refused(server: KeyServer) -> None:
+    admin, made = await server.key("acme", "admin"), (await server.keys.create("acme", "reader"))[0]
+    answer = await server.call(admin, "POST", f"{KEYS}/{made.id}/rotate", json={"overlap": "9999999d"})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "overlap")
+
+
+@pytest.mark.parametrize("tenant", ["a/b", "50%", "c d", "日本", "a%2Fb"])
+async def test_a_tenant_of_any_name_is_erased(server: KeyServer, tenant: str) -> None:
+    """A path that named another tenant would report an erasure that erased nothing."""
+    operator, admin = await server.key("ops", "operator"), await server.key(tenant, "admin")
+    for caller in (operator, admin):
+        await server.memory.for_tenant(tenant).write("secret", scope="user:ada")
+        answer = await server.call(caller, "DELETE", f"/v1/admin/tenants/{quote(tenant, safe='')}")
+        assert answer.status_code == 200, answer.text
+        assert not await server.memory.for_tenant(tenant).browse()
 
 
 async def test_a_repeated_request_creates_no_second_key(server: KeyServer) -> None:

@@ -166,3 +166,17 @@ def test_volatile_stores_have_no_keys(line: CommandLine) -> None:
         result = CliRunner().invoke(app, words, env=line.environ)
         assert result.exit_code == 4
         assert "durable" in result.stderr
+
+
+@pytest.mark.parametrize("length", ["P90D", "9999999d", "soon"])
+def test_a_wrong_length_of_time_is_refused_by_name(line: CommandLine, length: str) -> None:
+    key = line.json("keys", "create", "--role", "reader")
+    for words in (
+        ("keys", "create", "--role", "reader", "--expires", length),
+        ("keys", "rotate", key["id"], "--overlap", length),
+    ):
+        result = CliRunner().invoke(app, list(words), env=line.environ)
+        field = words[-2].removeprefix("--")
+        assert (result.exit_code, result.stderr.startswith(f"error: {field}: ")) == (2, True), result.stderr
+    result = CliRunner().invoke(app, ["audit", "list", "--since", length], env=line.environ)
+    assert result.exit_code == (0 if length == "9999999d" else 2), result.stderr

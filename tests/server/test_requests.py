@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.datastructures import Headers
@@ -18,6 +19,8 @@ from memory.facade.config.server import ServerSettings
 from memory.facade.memory import Memory
 from memory.server.app import create_app
 from memory.server.callers import Caller, DevAuthenticator, Role, Unauthenticated
+from memory.server.identity.key_text import new_key_id, new_key_text
+from memory.server.requests import request_id_of
 from tests.acceptance.support import stores_of
 from tests.server.support import BASE, ENTRIES, Client, client_of
 
@@ -147,6 +150,48 @@ async def test_two_keys_have_idempotency_keys_of_their_own(keyed: Client) -> Non
         await keyed.call("POST", ENTRIES, 201, json=given, headers=headers)
 
 
+async def test_a_long_name_of_a_caller_leaves_room_for_the_key(memory: Memory) -> None:
+    """The subject of a token has up to 128 characters, of up to four bytes each."""
+    named = caller(memory, "jwt:" + "\U0001f600" * 128, "writer")
+    other = caller(memory, "jwt:" + "\U0001f600" * 127 + "x", "writer")
+    key = "k" * 128
+    assert len(str(request_id_of(named, key)).encode()) <= 255
+    assert request_id_of(named, key) != request_id_of(other, key)
+
+
+async def test_the_same_subject_in_two_tenants_shares_no_limit(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, end = asyncio.Event(), asyncio.Event()
+    callers = [caller(memory.for_tenant(name), "jwt:ada", "writer") for name in ("one", "two")]
+
+    class ByTenant:
+        async def authenticate(self, headers: Headers) -> Caller:
+            return callers[headers["x-tenant"] == "two"]
+
+    write = Memory.write
+
+    async def wait(self: Memory, *args: Any, **given: Any) -> Any:
+        if self.tenant == "one":
+            begun.set()
+            await end.wait()
+        return await write(self, *args, **given)
+
+    monkeypatch.setattr(Memory, "write", wait)
+    async with client_of(memory, ByTenant(), concurrency=1) as client:
+
+        def send(tenant: str) -> Any:
+            headers = {"X-Tenant": tenant, "Idempotency-Key": "k"}
+            body = {"scope": "user:ada", "content": "x"}
+            return client.call("POST", ENTRIES, 201, headers=headers, json=body)
+
+        first = asyncio.ensure_future(send("one"))
+        await begun.wait()
+        assert (await send("two"))["tenant"] == "two"
+        end.set()
+        assert (await first)["tenant"] == "one"
+
+
 async def test_versions_are_etags_and_preconditions(client: Client) -> None:
     answer = await client.answer("POST", ENTRIES, json={"content": "one", "key": "tea"})
     one, tag = answer.headers["location"], answer.headers["etag"]
@@ -222,7 +267,9 @@ async def test_a_key_of_scopes_sees_its_scopes_only(keyed: Client, memory: Memor
         found = await keyed.call("GET", ENTRIES, params=query, headers=headers)
         assert [one["title"] for one in found["entries"]] == ["Mine"]
     gone = await keyed.call("GET", f"{ENTRIES}/{theirs.id}", 404, headers=headers)
-    nothing = await keyed.call("GET", f"{ENTRIES}/{mine.id[:-1]}0", 404, headers=headers)
+    nothing = await keyed.call(
+        "GET", f"{ENTRIES}/{mine.id[:-1]}{'10'[mine.id[-1] == '1']}", 404, headers=headers
+    )
     assert gone.keys() == nothing.keys()
     await keyed.call("GET", f"{ENTRIES}/{number}", 404, headers=headers)
     made = await keyed.call("POST", ENTRIES, 201, json={"content": "x"}, headers=headers)
@@ -326,6 +373,37 @@ async def test_no_query_string_is_logged(client: Client, caplog: pytest.LogCaptu
     lines = [record.getMessage() for record in caplog.records]
     assert any(ENTRIES in line for line in lines)
     assert not any("private" in line for line in lines)
+
+
+async def test_a_log_line_shows_no_key_and_is_one_line(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = new_key_text(new_key_id()).text
+    with caplog.at_level(logging.INFO, "memory"):
+        await client.answer("DELETE", f"/v1/admin/keys/{text}")
+        await client.answer("GET", "/v1/sessions/x%0Aforged%1B[31m")
+    lines = [one.getMessage() for one in caplog.records if one.name == "memory.server.access"]
+    assert len(lines) == 2
+    assert not any(text in line or not line.replace("…", "").isprintable() for line in lines)
+
+
+async def test_a_body_with_two_lengths_is_refused(client: Client) -> None:
+    headers = {"Content-Length": "3", "Transfer-Encoding": "chunked", "Content-Type": "application/json"}
+    answer = await client.answer("POST", ENTRIES, headers=headers, content=b'{"content": "x"}')
+    assert answer.status_code == 400
+    assert answer.headers["Connection"] == "close"
+
+
+@pytest.mark.parametrize("session", ["日本", "a b", "a?b", "a/b", "100%", 'a"b>c', "x\r\nSet-Cookie: y=z"])
+async def test_a_link_leads_to_the_next_page_of_any_session(client: Client, session: str) -> None:
+    path = f"/v1/sessions/{quote(session, safe='')}/messages"
+    messages = [{"role": "user", "content": text} for text in ("one", "two")]
+    await client.call("POST", path, 201, json={"user": "ada", "messages": messages})
+    first = await client.answer("GET", path, params={"limit": 1})
+    link = first.headers["Link"].removeprefix("<").removesuffix('>; rel="next"')
+    second = await client.call("GET", link)
+    shown = [one["message"]["content"] for one in (*first.json()["items"], *second["items"])]
+    assert sorted(shown) == ["one", "two"]
 
 
 async def test_a_client_that_leaves_cancels_its_call(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,12 +13,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from memory.domain import validation
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.ids import is_id
 from memory.domain.scope import Scope
-from memory.domain.time import micros, moment
+from memory.domain.time import EPOCH, micros, moment
 from memory.facade.memory import Memory
 from memory.facade.resources.documents import Documents
+from memory.server.identity.key_text import is_key_id
 from memory.server.identity.reserved import RESERVED_TENANT
 
 log = logging.getLogger(__name__)
@@ -29,6 +32,13 @@ _TOGETHER: Final = 200
 """The most records of one document."""
 _MOST_WAITING: Final = 20_000
 _PAGE: Final = 100
+_NAMES: Final = frozenset(
+    {"agent", "key", "keys", "name", "run", "scope", "session", "session_id", "source", "to", "user"}
+)
+"""Targets that people name. They are hashed also if they look like ids."""
+_SHORT_ID: Final = re.compile(r"#?[0-9]{1,18}")
+_APART: Final = timedelta(seconds=2)
+"""The most that a record is older than the first one of its document, or newer."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +120,14 @@ class AuditLog:
 
     async def flush(self) -> None:
         """Store what waits."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = _put_together(self._waiting), []
         while waiting:
             try:
-                await self._put(waiting[:_TOGETHER])
+                await self._put(waiting[0])
             except BaseException:
-                self._waiting = waiting + self._waiting
+                self._waiting = [one for together in waiting for one in together] + self._waiting
                 raise
-            waiting = waiting[_TOGETHER:]
+            del waiting[0]
         if self._lost:
             log.error("%d records of the audit log were lost while the store was away", self._lost)
             self._lost = 0
@@ -147,11 +157,14 @@ class AuditLog:
             tenant: Only those of this tenant; of all by default.
             key_id: Only those of this key.
             since: Only those from this moment on.
-            limit: At most this many.
+            limit: At most this many: 1 to 1,000.
             cursor: The cursor of the page before.
         """
         scope = AUDIT.subtree() if tenant is None else _scope_of(tenant)
-        start = None if since is None else _document_key(since - timedelta(seconds=2), "")
+        limit = validation.whole_limit(limit, default=_PAGE)
+        start = None
+        if since is not None and since > EPOCH + _APART:
+            start = _document_key(since - _APART, "")
         stop, skipped = _place_of(cursor)
         found = list[AuditRecord]()
         while True:
@@ -179,21 +192,29 @@ class AuditLog:
                 log.warning("records of the audit log wait for their store: %s", error)
 
     async def _put(self, records: Sequence[AuditRecord]) -> None:
-        """Store records, one document for each tenant."""
-        by_tenant: dict[str, list[AuditRecord]] = {}
-        for one in records:
-            by_tenant.setdefault(one.tenant, []).append(one)
-        for tenant, together in by_tenant.items():
-            key = _document_key(together[0].at, secrets.token_hex(4))
-            value = {"records": [_row_of(one) for one in together]}
-            await self._documents.put(_scope_of(tenant), key, value, expires_in=self._keep)
+        """Store records of one tenant and about the same time as one document."""
+        key = _document_key(records[0].at, secrets.token_hex(4))
+        value = {"records": [_row_of(one) for one in records]}
+        await self._documents.put(_scope_of(records[0].tenant), key, value, expires_in=self._keep)
+
+
+def _put_together(records: Sequence[AuditRecord]) -> list[list[AuditRecord]]:
+    """Divide records by documents: one tenant each, and at most `_APART` in time."""
+    latest, found = dict[str, list[AuditRecord]](), list[list[AuditRecord]]()
+    for one in records:
+        together = latest.get(one.tenant)
+        if together is None or len(together) >= _TOGETHER or abs(one.at - together[0].at) >= _APART:
+            together = latest[one.tenant] = []
+            found.append(together)
+        together.append(one)
+    return found
 
 
 def target(name: str, value: str, tenant: str) -> str:
     """Return how the log names a target: an id as it is, anything else hashed."""
-    if is_id(value) or value.lstrip("#").isdigit():
+    if name not in _NAMES and (is_id(value) or _SHORT_ID.fullmatch(value)):
         return value
-    if name in ("tenant", "tenant_id", "key_id"):
+    if name == "tenant" or (name == "key_id" and is_key_id(value)):
         return f"{name.removesuffix('_id')}:{value[:255]}"
     digest = hashlib.sha256(f"{tenant}\0{value}".encode()).hexdigest()
     return f"{name.removesuffix('_id')}#{digest[:24]}"

@@ -106,7 +106,7 @@ class TokenVerifier:
             )
             return self._claims_of(claims)
         except (jwt.PyJWTError, InvalidInput, ValueError, TypeError) as error:
-            log.info("a token was refused: %s", error)
+            log.warning("a token was refused: %s", error)
             raise Unauthenticated from None
 
     def _claims_of(self, claims: Mapping[str, Any]) -> TokenClaims:

@@ -20,7 +20,7 @@ from memory.domain.versions import ABSENT
 from memory.facade.memory import Memory
 from memory.facade.resources.documents import Documents
 from memory.server.callers import Role
-from memory.server.identity.key_text import ID_CHARS, KeyText, new_key_id, new_key_text, parse_key_text
+from memory.server.identity.key_text import KeyText, is_key_id, new_key_id, new_key_text, parse_key_text
 from memory.server.identity.reserved import RESERVED_TENANT, check_tenant
 
 KEYS: Final = Scope.path("keys")
@@ -31,6 +31,8 @@ FRESH_FOR: Final = 1.0
 """Seconds for which a read key is used without another read."""
 OVERLAP: Final = timedelta(days=1)
 """How long the earlier text of a rotated key stays valid by default."""
+LONGEST: Final = timedelta(days=36_525)
+"""The longest time for which a key, or an earlier text of it, can be valid."""
 _CACHED: Final = 10_000
 _PAGE: Final = 1_000
 
@@ -140,6 +142,8 @@ class KeyStore:
             raise InvalidInput(
                 "expires", "must be longer than no time. Leave it out for a key without an end"
             )
+        if expires_in is not None and expires_in > LONGEST:
+            raise InvalidInput("expires", "must be at most 100 years. Leave it out for a key without an end")
         if scopes and role in ADMINISTRATORS:
             raise InvalidInput("scopes", f"do not go with the role '{role}', which is about the whole tenant")
         text = new_key_text(key_id or new_key_id())
@@ -177,7 +181,7 @@ class KeyStore:
 
     async def get(self, key_id: str) -> ApiKey | None:
         """Return a key by its id, as it is stored now."""
-        found = await self._documents.get(KEYS, key_id) if _is_id(key_id) else None
+        found = await self._documents.get(KEYS, key_id) if is_key_id(key_id) else None
         return None if found is None else _key_of(key_id, found.value)
 
     async def rotate(self, key_id: str, *, overlap: timedelta = OVERLAP) -> tuple[ApiKey, str]:
@@ -192,6 +196,8 @@ class KeyStore:
         """
         if overlap < timedelta():
             raise InvalidInput("overlap", "must not be negative. Pass 0 to end the earlier text at once")
+        if overlap > LONGEST:
+            raise InvalidInput("overlap", "must be at most 100 years")
         text, now = new_key_text(key_id), self._now()
         until = now + overlap
 
@@ -260,7 +266,7 @@ class KeyStore:
     async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey:
         """Change a stored key, and retry if another process changed it meanwhile."""
         while True:
-            found = await self._documents.get(KEYS, key_id) if _is_id(key_id) else None
+            found = await self._documents.get(KEYS, key_id) if is_key_id(key_id) else None
             if found is None:
                 raise NotFound(key_id, "key")
             key = change(_key_of(key_id, found.value))
@@ -282,10 +288,6 @@ async def require_durable(memory: Memory) -> None:
                 f"keys and the audit log need a durable store, and '{store.store}' of tier 'mid' is none."
                 " Configure another one, or serve with --dev"
             )
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == ID_CHARS and text.isalnum() and text.isascii()
 
 
 def _scope_text(scope: Scope | Subtree | str) -> str:

@@ -16,6 +16,7 @@ ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercas
 ID_CHARS: Final = 10
 _RANDOM_CHARS: Final = 37
 _CHECKSUM_CHARS: Final = 6
+_BEGIN: Final = re.compile(rf"(mt_[0-9A-Za-z]{{{ID_CHARS}}})_[0-9A-Za-z]*")
 _FORM: Final = re.compile(rf"mt_([0-9A-Za-z]{{{ID_CHARS}}})_([0-9A-Za-z]{{37}})([0-9A-Za-z]{{6}})")
 
 
@@ -29,6 +30,16 @@ class KeyText(NamedTuple):
     def digest(self) -> str:
         """The SHA-256 of the text, which is stored in its place."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def is_key_id(text: str) -> bool:
+    """Return whether a text has the form of a key's id."""
+    return len(text) == ID_CHARS and text.isalnum() and text.isascii()
+
+
+def without_texts(line: str) -> str:
+    """Return a line for a log, in which nothing that begins as a key is shown whole."""
+    return _BEGIN.sub(r"\1_…", line)
 
 
 def new_key_id() -> str:

@@ -30,6 +30,7 @@ _DELETIONS: Final = frozenset({"delete", "erase", "erase-user", "clear", "pop", 
 """The last parts of paths of calls that delete by POST."""
 _UNTOLD: Final = ("health", "openapi.json", "metrics")
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_IN_QUERY: Final = ("scope", "user", "session", "session_id", "key", "source")
 _CREATED: Final = re.compile(r"/([^/]+)$")
 
 
@@ -148,6 +149,7 @@ class AuditTrail:
                 503,
                 "audit_unavailable",
                 "the call was made, but its record could not be stored in the audit log yet",
+                headers={"X-Request-Id": record.request_id, "Cache-Control": "private, no-cache"},
             )
         return None
 
@@ -186,8 +188,9 @@ def _targets(scope: Scope, headers: Headers, tenant: str) -> list[str]:
     """Return the targets of a request: of its path, its query and its response."""
     found = [target(name, str(value), tenant) for name, value in scope.get("path_params", {}).items()]
     query = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
-    found += [target(name, value, tenant) for name, value in query if name in ("scope", "user", "session")]
+    found += [target(name, value, tenant) for name, value in query if name in _IN_QUERY]
     if (created := _CREATED.search(headers.get("location", ""))) is not None:
-        found.append(target("created", created[1], tenant))
+        kind = "key_id" if scope["path"].startswith("/v1/admin/keys") else "created"
+        found.append(target(kind, created[1], tenant))
     found += [target(name, value, tenant) for name, value in scope.get("audit_targets", ())]
     return list(dict.fromkeys(found))[:50]

@@ -63,7 +63,7 @@ async def list_records(
         tenant=tenant,
         key_id=key,
         since=None if since is None else validation.time("since", since),
-        limit=limit or _LIMIT,
+        limit=_LIMIT if limit is None else limit,
         cursor=inner_cursor(caller, cursor),
     )
     following = outer_cursor(caller, page.cursor)

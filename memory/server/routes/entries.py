@@ -38,6 +38,7 @@ from memory.server.requests import (
     not_found,
     request_id_of,
     switch,
+    targets_of,
     wait_of,
 )
 
@@ -95,9 +96,10 @@ async def create_entries(
 
 @router.post("/delete", response_model=DeletedMany)
 async def delete_entries(
-    caller: Writer, body: EntryDeletion, idempotency_key: IdempotencyKey = None
+    request: Request, caller: Writer, body: EntryDeletion, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Delete the entries that pass a filter."""
+    request.scope["audit_targets"] = targets_of(body.sent_fields())
     gone = await caller.memory.entries.delete_many(
         **body.sent_fields(), request_id=request_id_of(caller, idempotency_key)
     )

@@ -16,7 +16,7 @@ from memory.server.requests import not_found
 router = APIRouter(prefix="/v1/admin", tags=["administration"])
 
 
-@router.delete("/tenants/{tenant}", response_model=dict[str, Any])
+@router.delete("/tenants/{tenant:text}", response_model=dict[str, Any])
 async def erase_tenant(request: Request, tenant: str, caller: Admin) -> Response:
     """Erase everything of a tenant. An operator may name any, and others their own."""
     if tenant == caller.tenant:
