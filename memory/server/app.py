@@ -19,7 +19,7 @@ from memory.server.limits import AdviceBudget
 from memory.server.openapi import describe
 from memory.server.paths import EncodedPaths
 from memory.server.problems import add_problem_handlers
-from memory.server.requests import refuse_unknown_parameters
+from memory.server.requests import refuse_unchecked_conditions, refuse_unknown_parameters
 from memory.server.routes import ROUTERS
 from memory.server.routes.health import Readiness
 from memory.server.settings import ServerSettings
@@ -53,7 +53,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         middleware=[Middleware(EncodedPaths), trail, gate],
-        dependencies=[Depends(refuse_unknown_parameters)],
+        dependencies=[Depends(refuse_unknown_parameters), Depends(refuse_unchecked_conditions)],
         generate_unique_id_function=_operation_id,
     )
     app.state.memory, app.state.settings = memory, settings
@@ -64,7 +64,8 @@ def create_app(
     add_problem_handlers(app)
     for router in ROUTERS:
         app.include_router(router)
-    app.router.routes.extend(_mcp_routes(settings))
+    app.router.routes.extend(mcp := _mcp_routes(settings))
+    app.state.routes = [*(route for router in ROUTERS for route in router.routes), *mcp]
 
     def openapi() -> dict[str, Any]:
         return describe(app)

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from memory.domain.error_table import code_of, rule_of
 from memory.domain.errors import (
@@ -27,6 +28,7 @@ from memory.domain.errors import (
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+UNREADABLE = "is no JSON that can be read. Send UTF-8, not too deep, without huge numbers"
 RETRY_AFTER = "1"
 """Seconds after which a failed call may be repeated."""
 _DETAILS = ("existing_id", "entry_id", "current_version", "quota", "position", "store")
@@ -93,6 +95,8 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
         )
     if isinstance(error, HTTPException):
         return _of_router(error, request)
+    if isinstance(error, InvalidInput) and error.field == "expected_version" and request is not None:
+        error = _with_header_name(error, request)
     rule = rule_of(error)
     status, headers = rule.status, dict[str, str]()
     details = {name: getattr(error, name) for name in _DETAILS if getattr(error, name, None) is not None}
@@ -120,6 +124,14 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     return _render(status, code_of(error), text, (), headers, {"instance": instance})
 
 
+def _with_header_name(error: InvalidInput, request: Request) -> InvalidInput:
+    """Return the error of a version, with the name of the header that gave it."""
+    for header in ("If-Match", "If-None-Match"):
+        if header in request.headers:
+            return InvalidInput(header, error.problem)
+    return error
+
+
 def _has_precondition(request: Request) -> bool:
     return "if-match" in request.headers or "if-none-match" in request.headers
 
@@ -143,11 +155,26 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 
 def _of_router(error: HTTPException, request: Request | None) -> Response:
-    codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_input"}
-    texts = {404: "there is no such path", 405: "this path does not have this method"}
     status = error.status_code
-    said = texts.get(status, str(error.detail))
-    return _render(status, codes.get(status, "http"), said, (), dict(error.headers or {}), {})
+    if status == HTTPStatus.BAD_REQUEST:  # the router's own: it could not read the body
+        return problem_response(bad_request("body", UNREADABLE))
+    codes = {404: "not_found", 405: "method_not_allowed"}
+    said, headers = str(error.detail), dict(error.headers or {})
+    if status == HTTPStatus.NOT_FOUND:
+        said = "there is no such path"
+    elif status == HTTPStatus.METHOD_NOT_ALLOWED and request is not None:
+        headers["Allow"] = ", ".join(_methods_of(request))
+        said = f"this path does not have this method, but {headers['Allow']}"
+    return _render(status, codes.get(status, "http"), said, (), headers, {})
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Return the methods of the routes that have the path of a request."""
+    found = set[str]()
+    for route in request.app.state.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return sorted(found)
 
 
 def _render(
