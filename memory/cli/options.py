@@ -83,10 +83,12 @@ def json_object(field: str, text: str | None) -> dict[str, Any] | None:
     """Parse the JSON object that an option gives."""
     from memory.domain import validation
 
-    return None if text is None else validation.json_object(field, json_value(field, text))
+    return None if text is None else validation.json_object(field, json_value(field, text, "a JSON object"))
 
 
-def json_value(field: str, text: str | None, example: str = '{"confidence": 0.9}') -> Any:
+def json_value(
+    field: str, text: str | None, kind: str = "JSON", *, example: str = '{"confidence": 0.9}'
+) -> Any:
     """Parse the JSON that an option gives; None if it is not given."""
     import json
 
@@ -97,7 +99,7 @@ def json_value(field: str, text: str | None, example: str = '{"confidence": 0.9}
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as exc:
-        raise InvalidInput(field, f"is not JSON such as '{example}' ({exc})") from None
+        raise InvalidInput(field, f"is not {kind} such as '{example}' ({exc})") from None
 
 
 def drop_none(**options: Any) -> dict[str, Any]:

@@ -31,13 +31,14 @@ from memory.server.callers import Admin, Caller, Operator, Reader, Role, Writer
 from memory.server.docstrings import Documentation
 from memory.server.facade_calls import Values, call_facade, concerns_stores, function_of, hints_of
 from memory.server.json_types import field_type, limits_of, model_of_result, shown_result
-from memory.server.problems import Problem, bad_request
+from memory.server.problems import Problem
 from memory.server.rendering import json_response
 from memory.server.requests import (
     IdempotencyKey,
     IfMatch,
     IfNoneMatch,
     Prefer,
+    UnstoredKey,
     etag_of,
     expected_version,
     expects_absence,
@@ -254,8 +255,10 @@ class _Route:
     @cached_property
     def _headers(self) -> Values:
         operation, found = self._operation, dict[str, Any]()
-        if "request_id" in self._parameters or operation.method == "POST":
+        if "request_id" in self._parameters:
             found["idempotency_key"] = IdempotencyKey
+        elif operation.method == "POST":
+            found["idempotency_key"] = UnstoredKey
         if "expected_version" in self._parameters and "expected_version" not in operation.omits:
             found["if_match"] = IfMatch
             if "ABSENT" in str(self._hints["expected_version"]):
@@ -279,7 +282,6 @@ class _Route:
         **values: Any,
     ) -> Response:
         operation = self._operation
-        self._refuse_conditions(request)
         for part in (query, body):
             if part is not None:
                 values |= {name: getattr(part, name) for name in part.model_fields_set}
@@ -316,12 +318,6 @@ class _Route:
             creates=operation.creates,
         )
         return await self._response(request, caller, asked, result, if_none_match)
-
-    def _refuse_conditions(self, request: Request) -> None:
-        """Refuse a condition that this call cannot check."""
-        for header, name in (("If-Match", "if_match"), ("If-None-Match", "if_none_match")):
-            if header in request.headers and name not in self._headers and request.method != "GET":
-                raise bad_request(header, "cannot be checked by this call. Send the request without it")
 
     async def _response(
         self, request: Request, caller: Caller, asked: Values, result: Any, if_none_match: str | None

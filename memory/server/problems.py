@@ -29,6 +29,7 @@ from memory.server.paths import METHODS
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+UNREADABLE = "is no JSON that can be read. Send UTF-8, not too deep, without huge numbers"
 RETRY_AFTER = "1"
 """Seconds after which a failed call may be repeated."""
 _DETAILS = ("existing_id", "entry_id", "current_version", "quota", "position", "store")
@@ -95,6 +96,8 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
         )
     if isinstance(error, HTTPException):
         return _of_router(error, request)
+    if isinstance(error, InvalidInput) and error.field == "expected_version" and request is not None:
+        error = _with_header_name(error, request)
     rule = rule_of(error)
     status, headers = rule.status, dict[str, str]()
     details = {name: getattr(error, name) for name in _DETAILS if getattr(error, name, None) is not None}
@@ -122,6 +125,14 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     return _render(status, code_of(error), text, (), headers, {"instance": instance})
 
 
+def _with_header_name(error: InvalidInput, request: Request) -> InvalidInput:
+    """Return the error of a version, with the name of the header that gave it."""
+    for header in ("If-Match", "If-None-Match"):
+        if header in request.headers:
+            return InvalidInput(header, error.problem)
+    return error
+
+
 def _has_precondition(request: Request) -> bool:
     return "if-match" in request.headers or "if-none-match" in request.headers
 
@@ -145,9 +156,10 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 
 def _of_router(error: HTTPException, request: Request | None) -> Response:
-    codes = {404: "not_found", 405: "method_not_allowed", 400: "invalid_input"}
-    texts = {404: "there is no such path"}
     status, headers = error.status_code, dict(error.headers or {})
+    if status == HTTPStatus.BAD_REQUEST:  # the router's own: it could not read the body
+        return problem_response(bad_request("body", UNREADABLE))
+    codes, texts = {404: "not_found", 405: "method_not_allowed"}, {404: "there is no such path"}
     if status == HTTPStatus.METHOD_NOT_ALLOWED and request is not None:
         headers["Allow"] = ", ".join(_methods_of(request))
         texts[status] = f"this path has {headers['Allow']}, and not {request.method[:20]}"

@@ -40,6 +40,15 @@ IdempotencyKey = Annotated[
         description="Your id for this request. A repeat within 24 hours returns the first outcome.",
     ),
 ]
+UnstoredKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=128,
+        description="A second request with this id is refused while the first runs. Afterwards, it runs too.",
+    ),
+]
 IfMatch = Annotated[
     str | None, Header(alias="If-Match", description="Act only if this is still the ETag of the record.")
 ]
@@ -248,6 +257,24 @@ async def refuse_unknown_parameters(request: Request) -> None:
     for name in dict.fromkeys(names):
         if names.count(name) > 1 and not known[name]:
             raise bad_request(name, "is given more than once. Give it once")
+
+
+_CONDITIONS: Final = frozenset({"if-match", "if-none-match"})
+
+
+async def refuse_unchecked_conditions(request: Request) -> None:
+    """Refuse a condition of a change that the route does not check.
+
+    Raises:
+        Problem: 400, naming the header.
+    """
+    if request.method in ("GET", "HEAD"):
+        return  # a read without a check returns what it would return anyway
+    checked = {one.alias.lower() for one in request.scope["route"].dependant.header_params}
+    for header in sorted(_CONDITIONS - checked):
+        if header in request.headers:
+            name = header.title()
+            raise bad_request(name, "cannot be checked by this call. Send the request without it")
 
 
 _KNOWN: Final = "known_parameters"

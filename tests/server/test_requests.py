@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -72,7 +73,17 @@ async def test_every_error_is_a_problem_document(client: Client) -> None:
         assert (await client.call(method, path, status))["code"] == code, path
     for body in (b"", b"[]", b"{", b"\xff", b'"x"', b"[" * 100_000):
         headers = {"Content-Type": "application/json"}
-        await client.call("POST", ENTRIES, 400, content=body, headers=headers)
+        field, _ = await client.refused("POST", ENTRIES, content=body, headers=headers)
+        assert field == "body", body
+
+
+async def test_a_wrong_method_is_answered_with_those_of_the_path(client: Client) -> None:
+    for path, methods in (await client.call("GET", "/openapi.json"))["paths"].items():
+        named = re.sub(r"{.*?}", "x", path)
+        answer = await client.answer("TRACE", named)
+        assert answer.status_code == 405
+        allowed = set(answer.headers["allow"].split(", "))
+        assert {one.upper() for one in methods} <= allowed, path
 
 
 @pytest.mark.parametrize(
@@ -211,6 +222,30 @@ async def test_versions_are_etags_and_preconditions(client: Client) -> None:
     await client.call("POST", ENTRIES, 201, json=fresh, headers={"If-None-Match": "*"})
 
 
+async def test_no_call_ignores_a_condition(client: Client) -> None:
+    """A call that cannot check a condition refuses it: it would change what the client excluded."""
+    for path, methods in (await client.call("GET", "/openapi.json"))["paths"].items():
+        for method, described in methods.items():
+            checked = {one["name"] for one in described.get("parameters", ()) if one["in"] == "header"}
+            if method == "get":
+                continue
+            for header in {"If-Match", "If-None-Match"} - checked:
+                named = re.sub(r"{.*?}", "x", path)
+                field, message = await client.refused(method.upper(), named, headers={header: '"1"'})
+                assert (field, message[:17]) == (header, "cannot be checked"), (method, path)
+
+
+async def test_a_wrong_condition_is_named_as_it_was_sent(client: Client) -> None:
+    one = (await client.answer("POST", ENTRIES, json={"content": "one"})).headers["location"]
+    for header, method, path, given in (
+        ("If-Match", "PATCH", one, {"title": "T"}),
+        ("If-Match", "PATCH", "/v1/sessions/trip", {"title": "T"}),
+        ("If-None-Match", "POST", ENTRIES, {"content": "x"}),
+    ):
+        value = "*" if header == "If-None-Match" else '"abc"'
+        assert (await client.refused(method, path, json=given, headers={header: value}))[0] == header
+
+
 async def test_a_cursor_belongs_to_its_question_and_its_key(keyed: Client) -> None:
     for n in range(3):
         given = {"content": f"fact {n}", "scope": "user:ada"}
@@ -267,9 +302,8 @@ async def test_a_key_of_scopes_sees_its_scopes_only(keyed: Client, memory: Memor
         found = await keyed.call("GET", ENTRIES, params=query, headers=headers)
         assert [one["title"] for one in found["entries"]] == ["Mine"]
     gone = await keyed.call("GET", f"{ENTRIES}/{theirs.id}", 404, headers=headers)
-    nothing = await keyed.call(
-        "GET", f"{ENTRIES}/{mine.id[:-1]}{'10'[mine.id[-1] == '1']}", 404, headers=headers
-    )
+    other = f"{mine.id[:-1]}{'1' if mine.id[-1] == '0' else '0'}"
+    nothing = await keyed.call("GET", f"{ENTRIES}/{other}", 404, headers=headers)
     assert gone.keys() == nothing.keys()
     await keyed.call("GET", f"{ENTRIES}/{number}", 404, headers=headers)
     made = await keyed.call("POST", ENTRIES, 201, json={"content": "x"}, headers=headers)
