@@ -83,11 +83,13 @@ def json_object(field: str, text: str | None) -> dict[str, Any] | None:
     """Parse the JSON object that an option gives."""
     from memory.domain import validation
 
-    return None if text is None else validation.json_object(field, json_value(field, text, "a JSON object"))
+    return (
+        None if text is None else validation.json_object(field, json_value(field, text, kind="a JSON object"))
+    )
 
 
 def json_value(
-    field: str, text: str | None, kind: str = "JSON", *, example: str = '{"confidence": 0.9}'
+    field: str, text: str | None, example: str = '{"confidence": 0.9}', *, kind: str = "JSON"
 ) -> Any:
     """Parse the JSON that an option gives; None if it is not given."""
     import json
