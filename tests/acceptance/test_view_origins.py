@@ -190,3 +190,17 @@ async def test_messages_say_who_wrote_them_and_what_is_derived_says_so_too(
         await memory.maintain(budget=timedelta(seconds=5))
         [derived] = await memory.retrieve(ADA)
         assert {FIRST, SECOND} <= set(derived.origins or ())
+
+
+@pytest.mark.parametrize("name", ["key:second", "mcp:second", " key:second"])
+async def test_a_changed_message_names_no_other_caller(memory: Memory, name: str) -> None:
+    """Entries derived from it would be hidden, or blamed, with the other caller."""
+    view = memory.restrict(origin="key:first")
+    session = view.session("s", user="ada")
+    (one,) = await session.append({"role": "user", "content": "I drink tea"})
+    with pytest.raises(InvalidInput, match="only the server notes"):
+        await session.update(str(one.id), metadata={"source": name})
+    with pytest.raises(InvalidInput, match="only the server notes"):
+        await session.replace([one.model_copy(update={"metadata": {"source": name}})])
+    changed = await session.update(str(one.id), metadata={"source": "web:example.com"})
+    assert changed.metadata == {"source": "web:example.com", "written_by": ["key:first"]}

@@ -820,10 +820,12 @@ class Access:
         return signed
 
     def sign_change(self, there: Message, changes: Mapping[str, Any]) -> Message:
-        """Return a changed message, with the origin of this view."""
+        """Return a changed message, with the origin of this view; see `sign_draft`."""
         changed = there.model_copy(update=dict(changes))
         if self.view is None or self.view.origin is None:
             return changed
+        if (source := changed.metadata.get("source")) != there.metadata.get("source"):
+            refuse_server_sources(source, ())
         return signed_message(changed, there, self.view.origin)
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -25,6 +27,8 @@ def check_exposure(settings: ServerSettings, *, dev: bool) -> None:
     has_tls = settings.tls_cert is not None and settings.tls_key is not None
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise ConfigError("memory serve: --tls-cert and --tls-key go together. Pass both, or neither")
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        _check_certificate(settings.tls_cert, settings.tls_key)
     if settings.host in LOOPBACK:
         return
     if dev:
@@ -37,6 +41,19 @@ def check_exposure(settings: ServerSettings, *, dev: bool) -> None:
             f"memory serve: keys would cross the network of {settings.host} unencrypted. Pass --tls-cert and"
             " --tls-key, or --behind-proxy if a proxy before the server ends TLS"
         )
+
+
+def _check_certificate(certificate: str, key: str) -> None:
+    """Raise `ConfigError` unless a server can use the files of a certificate."""
+    for option, file in (("--tls-cert", certificate), ("--tls-key", key)):
+        if not Path(file).is_file():
+            raise ConfigError(f"memory serve: {option}: there is no file {file}")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except OSError as error:
+        raise ConfigError(
+            f"memory serve: {certificate} and {key} are no certificate in PEM and its key: {error}"
+        ) from None
 
 
 def tls_options(settings: ServerSettings) -> dict[str, Any]:
