@@ -100,6 +100,7 @@ async def call_tool(
         checked = check_arguments(definition.name, definition.arguments, arguments, definition.example)
         answer = await definition.run(Call(caller, budget), checked)
     except Exception as error:  # noqa: BLE001 - a model gets an answer to every call
+        caller.note_error(error)
         return definition.result_of(error)
     return CallToolResult(
         content=[TextContent(type="text", text=definition.text_of(answer))],

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from memory.domain.error_table import rule_of
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope as MemoryScope
 from memory.mcp.callers import Caller as McpCaller
@@ -33,6 +34,8 @@ from memory.server.settings import ServerSettings
 PATH = "/mcp"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 """Addresses that only this machine reaches."""
+TARGETS = ("id", "source_id", "target_id", "session_id")
+"""The arguments of tools that name a record."""
 _PORT = re.compile(r":\d*$")
 logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)  # it logs each request
 
@@ -85,11 +88,14 @@ class McpEndpoint:
         return made
 
     def _note_for_audit(self, scope: Scope, body: bytes) -> None:
-        """Say which tool is called, and whether it changes something."""
-        name = _tool_of(body)
+        """Say which tool is called on which records, and whether it is a change."""
+        name, arguments = _call_of(body)
         scope["route"] = self._actions.get(name, self.route)
         is_change = name in self._tools and self._tools[name].writes
         scope["role_needed"] = "writer" if is_change else "reader"
+        scope["audit_targets"] = _targets_of(arguments)
+        if is_change and not scope["caller"].may("writer"):
+            scope["audit_outcome"] = 403  # to a reader, the tool does not exist
 
 
 @contextmanager
@@ -108,7 +114,8 @@ async def _caller_of(context: Any) -> McpCaller:
 
     Its scopes are those of its key, or the default scope.
     """
-    caller: Caller = context.request_context.request.scope["caller"]
+    scope: Scope = context.request_context.request.scope
+    caller: Caller = scope["caller"]
     default = caller.default_scope or MemoryScope.parse(DEFAULT_SCOPE)
     scopes = caller.scopes if caller.scopes is not None else (default,)
     role: Literal["reader", "writer"] = "writer" if caller.may("writer") else "reader"
@@ -118,7 +125,11 @@ async def _caller_of(context: Any) -> McpCaller:
         target = default
     view = caller.memory.restrict(scopes, role=role, origin=f"mcp:{caller.key_id}")
     texts = tuple(scope.text for scope in scopes)
-    return McpCaller(view, texts, target.text if role == "writer" else None)
+
+    def note_error(error: Exception) -> None:
+        scope["audit_outcome"] = rule_of(error).status
+
+    return McpCaller(view, texts, target.text if role == "writer" else None, note_error)
 
 
 def _refuse_foreign(headers: Headers, settings: ServerSettings) -> None:
@@ -136,16 +147,25 @@ def _refuse_foreign(headers: Headers, settings: ServerSettings) -> None:
         raise Problem(421, "wrong_host", "this server is for 127.0.0.1 and localhost only")
 
 
-def _tool_of(body: bytes) -> str:
-    """Return the name of the tool that a request calls; empty if it calls none."""
+def _call_of(body: bytes) -> tuple[str, Any]:
+    """Return the name and the arguments of the called tool; "" if there is none."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
-        return ""
+        return "", None
     match request:
-        case {"method": "tools/call", "params": {"name": str(name)}}:
-            return name
-    return ""
+        case {"method": "tools/call", "params": {"name": str(name), **params}}:
+            return name, params.get("arguments")
+    return "", None
+
+
+def _targets_of(arguments: Any) -> list[tuple[str, str]]:
+    """Return the records that arguments name."""
+    given = arguments if isinstance(arguments, dict) else {}
+    found = [(name.removesuffix("_id"), given.get(name)) for name in TARGETS]
+    superseded = given.get("supersedes")
+    found += [("id", one) for one in superseded] if isinstance(superseded, list) else []
+    return [(name, value) for name, value in found if isinstance(value, str) and len(value) <= 512][:50]
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
