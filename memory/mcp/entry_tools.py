@@ -112,8 +112,16 @@ class AddArguments(Arguments):
 
 async def add_memory(call: Call, given: AddArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"content"}, exclude_none=True)
-    entry = await call.caller.memory.write(given.content, scope=call.caller.write_scope, **options)
-    return _answer_of(entry, "stored")
+    memory = call.caller.memory
+    entry = await memory.write(given.content, scope=call.caller.write_scope, **options)
+    note = "stored"
+    if given.key is not None:  # the answer to a repeat is the entry as it was at first
+        now = await memory.get(entry.id)
+        if now is None:
+            note = "this key was used before, and no search finds its entry any more; pass another key"
+        elif (now.content, now.title) != (entry.content, entry.title):
+            note = "this key was used before, and its entry was changed since; get_memory reads it"
+    return _answer_of(entry, note)
 
 
 class GetArguments(Arguments):
