@@ -27,6 +27,8 @@ class Caller:
     scopes: tuple[str, ...]
     target: str | None
     """The scope of new entries; None if the caller only reads."""
+    note_error: Callable[[Exception], None] = lambda _: None
+    """Called with the error of each call that fails."""
 
     @property
     def readable(self) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, Field
 
 from memory.domain.entry import Entry
-from memory.domain.errors import NotFound
+from memory.domain.errors import InvalidInput, NotFound
 from memory.mcp.arguments import Arguments
 from memory.mcp.rendering import (
     FRAME_TOKENS,
@@ -112,8 +112,16 @@ class AddArguments(Arguments):
 
 async def add_memory(call: Call, given: AddArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"content"}, exclude_none=True)
-    entry = await call.caller.memory.write(given.content, scope=call.caller.write_scope, **options)
-    return _answer_of(entry, "stored")
+    memory = call.caller.memory
+    entry = await memory.write(given.content, scope=call.caller.write_scope, **options)
+    note = "stored"
+    if given.key is not None:  # the answer to a repeat is the entry as it was at first
+        now = await memory.get(entry.id)
+        if now is None:
+            note = "this key was used before, and no search finds its entry any more; pass another key"
+        elif (now.content, now.title) != (entry.content, entry.title):
+            note = "this key was used before, and its entry was changed since; get_memory reads it"
+    return _answer_of(entry, note)
 
 
 class GetArguments(Arguments):
@@ -146,7 +154,14 @@ class UpdateArguments(Arguments):
 
 async def update_memory(call: Call, given: UpdateArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"id"}, exclude_none=True)
-    entry = await call.caller.memory.update(given.id, **options)
+    memory, content = call.caller.memory, given.content
+    if content is not None and not content.strip() and given.title is None:
+        stored = await memory.get(given.id)
+        if stored is not None and stored.title is None and stored.data is None:
+            raise InvalidInput(
+                "content", "may be empty only beside a title. If nothing is true of it any more, retire it"
+            )
+    entry = await memory.update(given.id, **options)
     return _answer_of(entry, "changed; the version before is kept")
 
 

@@ -93,6 +93,7 @@ async def serve_stdio(make: Callable[[], Memory], settings: McpSettings) -> None
 
     Raises:
         ConfigError: The settings name an unknown tool or profile.
+        BrokenPipeError: The client has closed standard output.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
     memory = LateMemory(make, settings)
@@ -112,6 +113,9 @@ async def serve_stdio(make: Callable[[], Memory], settings: McpSettings) -> None
     if not serving.done():  # a thread still waits for a line, and would hold the process
         sys.stderr.flush()
         os._exit(0)
+    failed = serving.exception()
+    if isinstance(failed, BaseExceptionGroup) and failed.split(BrokenPipeError)[1] is None:
+        raise BrokenPipeError  # the client went away before it read an answer
     await serving
 
 

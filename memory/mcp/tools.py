@@ -29,7 +29,10 @@ ERROR_KEY = "memory-tiers/error"
 ADVICE: Mapping[str, str] = {
     "not_found": "Take the id from search_memory, list_memories or append_messages",
     "forbidden": "The configuration of the server allows no more; tell its owner what you need",
-    "conflict": "Read the stored one with get_memory, and change it with update_memory",
+    "conflict": (
+        "Read the stored one with get_memory, and change it with update_memory; if it is gone, pass another"
+        " key"
+    ),
 }
 """Advice for a model, by the code of an error. Other errors give it themselves."""
 _AGAIN = "Try again in a moment, with the same key or request_id"
@@ -100,6 +103,7 @@ async def call_tool(
         checked = check_arguments(definition.name, definition.arguments, arguments, definition.example)
         answer = await definition.run(Call(caller, budget), checked)
     except Exception as error:  # noqa: BLE001 - a model gets an answer to every call
+        caller.note_error(error)
         return definition.result_of(error)
     return CallToolResult(
         content=[TextContent(type="text", text=definition.text_of(answer))],

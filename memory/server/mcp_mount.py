@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from memory.domain.error_table import rule_of
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope as MemoryScope
 from memory.mcp.callers import Caller as McpCaller
@@ -86,12 +87,14 @@ class McpEndpoint:
         return made
 
     def _note_for_audit(self, scope: Scope, body: bytes) -> None:
-        """Say which tool is called, and whether it changes something."""
+        """Say which tool is called on which records, and whether it is a change."""
         name, arguments = _tool_of(body)
         scope["route"] = self._actions.get(name, self.route)
         is_change = name in self._tools and self._tools[name].writes
         scope["role_needed"] = "writer" if is_change else "reader"
         scope["audit_targets"] = targets_of(arguments)
+        if is_change and not scope["caller"].may("writer"):
+            scope["audit_outcome"] = 403  # to a reader, the tool does not exist
 
 
 @contextmanager
@@ -110,7 +113,8 @@ async def _caller_of(context: Any) -> McpCaller:
 
     Its scopes are those of its key, or the default scope.
     """
-    caller: Caller = context.request_context.request.scope["caller"]
+    scope: Scope = context.request_context.request.scope
+    caller: Caller = scope["caller"]
     default = caller.default_scope or MemoryScope.parse(DEFAULT_SCOPE)
     scopes = caller.scopes if caller.scopes is not None else (default,)
     role: Literal["reader", "writer"] = "writer" if caller.may("writer") else "reader"
@@ -120,7 +124,11 @@ async def _caller_of(context: Any) -> McpCaller:
         target = default
     view = caller.memory.restrict(scopes, role=role, origin=f"mcp:{caller.key_id}")
     texts = tuple(scope.text for scope in scopes)
-    return McpCaller(view, texts, target.text if role == "writer" else None)
+
+    def note_error(error: Exception) -> None:
+        scope["audit_outcome"] = rule_of(error).status
+
+    return McpCaller(view, texts, target.text if role == "writer" else None, note_error)
 
 
 def _refuse_foreign(headers: Headers, settings: ServerSettings) -> None:

@@ -120,6 +120,19 @@ async def test_a_wrong_value_is_refused_with_its_place_and_changes_nothing(memor
     assert (await memory.sessions.list()).sessions == []
 
 
+async def test_a_model_cannot_empty_an_entry_that_has_no_title(memory: Memory) -> None:
+    async with Client(create_server(memory, BOB)) as client:
+        bare = (await answered(client, "add_memory", content="tea"))["entry"]["id"]
+        titled = (await answered(client, "add_memory", content="tea", title="Drinks"))["entry"]["id"]
+        for blank in ("", " \n"):
+            code, text = await refused(client, "update_memory", id=bare, content=blank, tags=["x"])
+            assert (code, "retire" in text) == ("invalid_input", True)
+            await answered(client, "update_memory", id=titled, content=blank)
+        read = await answered(client, "get_memory", id=bare)
+        assert (read["entry"]["content"], read["entry"].get("tags")) == ("tea", None)
+        await answered(client, "update_memory", id=bare, content="", title="Drinks")
+
+
 async def test_json_text_is_read_where_no_text_is_wanted(memory: Memory) -> None:
     async with Client(create_server(memory, BOB)) as client:
         await answered(client, "add_memory", content="[1, 2]", tags='["drink"]')

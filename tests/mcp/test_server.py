@@ -167,6 +167,24 @@ async def test_a_retired_entry_is_read_as_of_a_moment(memory: Memory) -> None:
         assert read["entry"]["content"] == "Ada likes tea"
 
 
+@pytest.mark.parametrize("ended_by", ["retire_memory", "update_memory", "forget_memory"])
+async def test_a_used_key_never_looks_as_if_something_was_stored(memory: Memory, ended_by: str) -> None:
+    """A model that learns an old fact again would lose it, and believe that it is kept."""
+    async with Client(create_server(memory, ADA)) as client:
+        fact = {"content": "Ada likes tea", "key": "drink"}
+        first, again = [await answered(client, "add_memory", **fact) for _ in range(2)]
+        assert first["notes"] == again["notes"] == ["stored"]
+        change = {"content": "Ada likes coffee"} if ended_by == "update_memory" else {}
+        await answered(client, ended_by, id=first["entry"]["id"], **change)
+        result = await client.call_tool("add_memory", fact)
+        assert "(stored)" not in text_of(result)
+        assert ("get_memory" if change else "another key") in text_of(result)
+        found = await answered(client, "search_memory", query="tea")
+        assert fact["content"] not in [one["content"] for one in found["entries"]]
+        fresh = await answered(client, "add_memory", **{**fact, "key": "drink again"})
+        assert fresh["notes"] == ["stored"]
+
+
 async def test_calls_at_once_store_one_entry_under_one_key(memory: Memory) -> None:
     async with Client(create_server(memory, ADA)) as client:
         calls = [answered(client, "add_memory", content="Ada likes tea", key="tea") for _ in range(20)]

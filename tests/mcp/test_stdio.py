@@ -16,6 +16,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from memory.cli.exit_codes import PIPE_CLOSED
 from tests.mcp.calls import answered, refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +93,15 @@ def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=60)
         assert [json.loads(line)["jsonrpc"] for line in out.splitlines()] == []
         assert process.returncode == 0
+
+
+def test_a_client_that_goes_away_is_no_bug(tmp_path: Path) -> None:
+    with served(tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        _, err = process.communicate(json.dumps(ping) + "\n", timeout=60)
+        assert (process.returncode, err) == (PIPE_CLOSED, "")
 
 
 def test_a_request_that_is_no_strict_json_is_answered_under_its_id(tmp_path: Path) -> None:

@@ -248,6 +248,34 @@ async def test_the_audit_log_names_the_tool_and_no_content(memory: Memory) -> No
         assert "secret" not in listed.text
 
 
+async def test_the_audit_log_tells_refused_calls_from_changes_and_names_the_records(memory: Memory) -> None:
+    async with key_server(memory) as server:
+        ada, bob = [await server.key("acme", "writer", f"user:{one}") for one in ("ada", "bob")]
+        reader, operator = [await server.key("acme", role) for role in ("reader", "operator")]
+        async with client(server, ada) as opened:
+            made, other = await add(opened, "tea"), await add(opened, "coffee")
+        for key, arguments in (
+            (reader, {"id": made}),
+            (bob, {"id": made}),
+            (ada, {"id": "user:ada marmalade"}),
+            (ada, {"id": made, "version": 1}),
+            (ada, {"id": ["odd"]}),
+            (ada, {"id": made}),
+        ):
+            body = call_of("retire_memory", **arguments)
+            await server.call(key, "POST", "/mcp", json=body, headers=ACCEPT)
+        link = {"source_id": other, "relation": "refines", "target_id": made}
+        await server.call(ada, "POST", "/mcp", json=call_of("link_memories", **link), headers=ACCEPT)
+        await server.audit.flush()
+        listed = await server.call(operator, "GET", "/v1/admin/audit")
+        records = [one for one in listed.json()["records"] if "/mcp:" in one["action"]]
+        retired = [one for one in records if one["action"].endswith("retire_memory")]
+        assert [one["outcome"] for one in reversed(retired)] == [403, 404, 400, 400, 400, 200]
+        assert [one["targets"] for one in retired if one["outcome"] in (403, 200)] == [[made]] * 2
+        assert [one["targets"] for one in records if "link" in one["action"]] == [[other, made]]
+        assert "marmalade" not in listed.text
+
+
 async def test_a_revoked_key_ends_an_open_stream(memory: Memory) -> None:
     async with key_server(memory) as server:
         key, opened, sent = await server.key(), asyncio.Event(), list[Message]()

@@ -127,6 +127,7 @@ class AuditTrail:
         """Record a request, and return the problem if a record could not be stored."""
         if self._audit is None or scope["path"].strip("/").split("/")[0] in _UNTOLD:
             return None
+        status = scope.get("audit_outcome", status)  # of a call that fails within a 200
         record = _record_of(scope, status, headers, self._audit.now())
         needed, is_done = scope.get("role_needed"), status < 400 or status == CLIENT_GONE
         is_export = is_done and scope["path"].endswith("/export")
