@@ -1,4 +1,4 @@
-"""What one caller has read, apart from other callers of the same process."""
+"""Keep what one caller has read apart from other callers of the same process."""
 
 from memory.orchestrator.conversations.window.reads import without_earlier_reads
 

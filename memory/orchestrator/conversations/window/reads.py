@@ -253,8 +253,7 @@ def without_earlier_reads() -> Iterator[None]:
     """Let the block begin without reads, as if no task had started the running one.
 
     A server uses it for each request. Otherwise a request would count as the child of
-    the task that started the server, and the reads of other clients as reads of its
-    siblings.
+    the task that started the server. Reads of other clients would be those of siblings.
     """
     before = _READS.get()
     _READS.set(None)
