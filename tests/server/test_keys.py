@@ -235,6 +235,7 @@ async def test_nobody_gives_more_rights_than_it_has(server: KeyServer) -> None:
         (operator, {"role": "reader", "tenant": "~memory"}, 400),
         (admin, {"role": "reader", "scope": "user:ada"}, 400),
         (admin, {"role": "reader", "scopes": ["nonsense"]}, 400),
+        (admin, {"role": "reader", "scopes": []}, 400),
         (admin, {"role": "root"}, 400),
         (admin, {"role": "admin", "scopes": ["user:ada"]}, 400),
         (admin, {"role": "reader", "expires": "soon"}, 400),

@@ -28,10 +28,11 @@ class NewKey(RequestBody):
 
     role: Role = Field(description="What the key may do.", examples=["writer"])
     scopes: list[str] = Field(
-        default=[],
-        description="What a reader or writer sees. Without any, it sees the whole tenant.",
+        default_factory=list,
+        description="What a reader or writer sees. Without this field, it sees the whole tenant.",
         examples=[["user:ada", "path:teams/red/**"]],
         max_length=100,
+        json_schema_extra={"minItems": 1},
     )
     name: str | None = Field(default=None, description="A name for people.", examples=["ada's agent"])
     expires: str | None = Field(
@@ -95,6 +96,8 @@ async def create_key(
     named = _tenant_of(caller, body.tenant) or caller.tenant
     if not caller.may(body.role):
         raise Problem(403, "forbidden", f"a key with role '{caller.role}' cannot create one with more rights")
+    if "scopes" in body.model_fields_set and not body.scopes:
+        raise bad_request("scopes", "is empty. Name what the key sees, or leave it out for the whole tenant")
     key_id = None if key is None else key_id_of_request(caller.tenant, caller.key_id, key)
     made, text = await _keys(request).create(
         named,
