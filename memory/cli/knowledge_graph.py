@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from memory.cli.command import Cli, command, is_utf8
+from memory.cli.options import OutputOption
 from memory.cli.transfer import open_input, spell_out
 
 GraphScope = Annotated[
@@ -77,12 +78,7 @@ async def import_file(
 async def export(
     cli: Cli,
     scope: GraphScope = DEFAULT_SCOPE,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."
-        ),
-    ] = None,
+    output: OutputOption = None,
 ) -> int:
     """Write the knowledge graph as a memory.jsonl file.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -46,6 +47,10 @@ KnownAtOption = Annotated[
 ]
 
 
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."),
+]
 CursorOption = Annotated[
     str | None,
     typer.Option(metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."),

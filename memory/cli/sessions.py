@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command, is_utf8
-from memory.cli.options import CursorOption, TagsOption
+from memory.cli.options import CursorOption, OutputOption, TagsOption
 from memory.cli.transfer import open_input, progress
 
 if TYPE_CHECKING:
@@ -342,12 +342,7 @@ async def export_messages(
     format: Annotated[
         str, typer.Option("--as", metavar="FORMAT", help="The format, such as openai or gemini.")
     ] = "plain",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."
-        ),
-    ] = None,
+    output: OutputOption = None,
 ) -> None:
     """Write all messages of a session as JSON Lines, compacted ones too.
 

@@ -13,7 +13,7 @@ import typer
 
 from memory.cli.command import Cli, command, is_utf8
 from memory.cli.exit_codes import CONFLICT
-from memory.cli.options import OptionalScope
+from memory.cli.options import OptionalScope, OutputOption
 
 if TYPE_CHECKING:
     from memory.facade.transfer.importer import ImportReport
@@ -212,12 +212,7 @@ def progress(cli: Cli, what: str = "importing") -> Iterator[Callable[[int, int],
 async def export(
     cli: Cli,
     scope: OptionalScope = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."
-        ),
-    ] = None,
+    output: OutputOption = None,
 ) -> int:
     """Write all entries as JSON Lines, with all that belongs to them.
 

@@ -9,6 +9,7 @@ import pytest
 
 from memory.facade.memory import Memory
 from tests.acceptance.support import Clock
+from tests.server import api as over_memory
 from tests.server.support import Client, client_of
 
 
@@ -29,3 +30,16 @@ async def client(memory: Memory) -> AsyncIterator[Client]:
     """A client of that memory's application, as in `memory serve --dev`."""
     async with client_of(memory, models=("small",)) as one:
         yield one
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[over_memory.Api]:
+    """The application over a memory in memory, whose answers are checked against OpenAPI."""
+    async with over_memory.open_api() as opened:
+        yield opened
+
+
+@pytest.fixture
+def ada(api: over_memory.Api) -> over_memory.Client:
+    """A writer of its tenant."""
+    return api.client()

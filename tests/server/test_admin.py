@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from memory.orchestrator.maintenance.sweeps import Maintenance
-from tests.server.api import Api, Client, open_api
+from tests.server.api import Api, Client
 
 A = "/v1/admin"
 ADMIN_CALLS: list[tuple[str, str, Any]] = [
@@ -39,12 +38,6 @@ OPERATOR_CALLS: list[tuple[str, str, Any]] = [
     ("POST", f"{A}/stores/flush", None),
     ("POST", f"{A}/stores/vacuum", None),
 ]
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with open_api() as opened:
-        yield opened
 
 
 @pytest.fixture

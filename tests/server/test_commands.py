@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.server.api import Api, Client, open_api
+from tests.server.api import Api, Client
 
 ADD = "/mem add entry {type} {title}\n{body}\n/endmem"
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with open_api() as opened:
-        yield opened
-
-
-@pytest.fixture
-def ada(api: Api) -> Client:
-    return api.client()
 
 
 async def run(client: Client, text: str, **more: Any) -> list[Any]:

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-from tests.server.api import Api, Client, open_api
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with open_api() as opened:
-        yield opened
-
-
-@pytest.fixture
-def ada(api: Api) -> Client:
-    return api.client()
+from tests.server.api import Api, Client
 
 
 def item(key: str = "settings", scope: str = "user:ada", path: str = "item") -> str:

@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from tests.server.api import Api, Client, open_api
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with open_api() as opened:
-        yield opened
-
-
-@pytest.fixture
-def ada(api: Api) -> Client:
-    return api.client()
+from tests.server.api import Api, Client
 
 
 async def test_an_entry_is_promoted_once(api: Api, ada: Client) -> None:

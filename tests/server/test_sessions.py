@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,6 @@ CALL: dict[str, Any] = {
     ],
 }
 RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "sunny"}
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with open_api() as opened:
-        yield opened
-
-
-@pytest.fixture
-def ada(api: Api) -> Client:
-    return api.client()
 
 
 async def create(client: Client, session_id: str = "trip", **attributes: Any) -> Any:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 import uvicorn
 
 from memory import Memory
@@ -19,12 +18,6 @@ from tests.server.api import Api, Client, open_api
 
 EXPORT, IMPORT = "/v1/admin/export", "/v1/admin/import"
 LINES = {"Content-Type": "application/jsonl"}
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[Api]:
-    async with open_api() as opened:
-        yield opened
 
 
 async def fill(memory: Memory) -> None:
