@@ -790,6 +790,7 @@ class BlockingMessageStream:
         begin: Callable[[str], Awaitable[StreamedMessage]],
         message_id: str,
         check_process: Callable[[], None],
+        check_claims: Callable[[Mapping[str, Any]], None],
     ) -> None: ...
     @property
     def id(self) -> str: ...

@@ -202,5 +202,11 @@ async def test_a_changed_message_names_no_other_caller(memory: Memory, name: str
         await session.update(str(one.id), metadata={"source": name})
     with pytest.raises(InvalidInput, match="only the server notes"):
         await session.replace([one.model_copy(update={"metadata": {"source": name}})])
+    with pytest.raises(InvalidInput, match="only the server notes"):
+        await session.update("system", metadata={"source": name})
+    async with session.stream() as out:
+        await out.write("an answer")
+        with pytest.raises(InvalidInput, match="only the server notes"):
+            await out.finish(metadata={"source": name})
     changed = await session.update(str(one.id), metadata={"source": "web:example.com"})
     assert changed.metadata == {"source": "web:example.com", "written_by": ["key:first"]}

@@ -226,6 +226,11 @@ async def test_records_end_after_their_time(server: KeyServer) -> None:
     assert timedelta(days=29) < expires - datetime.now(UTC) < timedelta(days=31)
 
 
+def test_a_target_may_be_any_text_of_a_client() -> None:
+    """Arguments of MCP tools are recorded before anything has checked them."""
+    assert target("scope", "user:\ud800", "acme").startswith("scope#")
+
+
 async def test_names_are_hashed_also_if_they_look_like_ids(server: KeyServer) -> None:
     admin, writer = await server.key("acme", "admin"), await server.key("acme", "writer")
     phone, person = "4915551234567", "0196f9d2-7e5c-8a41-9c1e-5b7d3f20a6e8"

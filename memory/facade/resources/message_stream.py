@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -42,9 +42,11 @@ class MessageStream(AsyncContext):
         begin: Callable[[str], Awaitable[StreamedMessage]],
         message_id: str,
         check_process: Callable[[], None],
+        check_claims: Callable[[Mapping[str, Any]], None],
     ) -> None:
         self._begin = begin
         self._check_process = check_process
+        self._check_claims = check_claims
         self._id = message_id
         self._streamed: StreamedMessage | None = None
         self._room = validation.MAX_MESSAGE_BYTES
@@ -116,7 +118,9 @@ class MessageStream(AsyncContext):
                 "content",
                 "is the text that was written to the stream. Change it afterwards with `session.update`",
             )
-        stored = await self._require_open().finish(changes_of(changes, "MessageStream.finish"))
+        changed = changes_of(changes, "MessageStream.finish")
+        self._check_claims(changed)
+        stored = await self._require_open().finish(changed)
         self._finished = True
         return stored
 

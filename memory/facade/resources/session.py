@@ -287,6 +287,8 @@ class Session:
             LegalHoldActive: The session is under legal hold.
         """
         checked, changed = validation.identifier("message_id", message_id), changes_of(changes)
+        if checked == SYSTEM:
+            self._access.check_claims(changed)
         asked = {"message": checked, "changes": changed}
         tenant = self._access.tenant
         request = request_of_session("session.update", tenant, self.id, request_id, asked)
@@ -331,7 +333,7 @@ class Session:
             return StreamedMessage(await self._conversation(), placement, speaks, name, metadata)
 
         name = token_hex(16) if message_id is None else validation.identifier("message_id", message_id)
-        return MessageStream(begin, name, self._access.check_process)
+        return MessageStream(begin, name, self._access.check_process, self._access.check_claims)
 
     async def exclude(
         self, message_id: str, reason: str = "manual", *, request_id: str | None = None

@@ -828,6 +828,11 @@ class Access:
             refuse_server_sources(source, ())
         return signed_message(changed, there, self.view.origin)
 
+    def check_claims(self, changes: Mapping[str, Any]) -> None:
+        """Refuse changes of a message that name another caller as its source."""
+        if self.signature:
+            refuse_server_sources((changes.get("metadata") or {}).get("source"), ())
+
     @property
     def message_metadata(self) -> dict[str, Any]:
         """The metadata that this view adds to a streamed message."""

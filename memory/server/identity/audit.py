@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -102,7 +102,7 @@ class AuditLog:
         """Store a record within a second."""
         if not record.key_id and self._waiting and _is_alike(self._waiting[-1], record):
             last = self._waiting.pop()
-            record = AuditRecord(**{**_fields(record), "count": last.count + record.count})
+            record = replace(record, count=last.count + record.count)
         if len(self._waiting) >= _MOST_WAITING:
             self._lost += 1  # the store has been away for long; the log below tells of it
             return
@@ -165,23 +165,19 @@ class AuditLog:
         start = None
         if since is not None and since > EPOCH + _APART:
             start = _document_key(since - _APART, "")
-        stop, skipped = _place_of(cursor)
+        stop, at, skipped = _place_of(cursor)
         found = list[AuditRecord]()
-        while True:
-            page = await self._documents.list(
-                scope, start=start, stop=stop, reverse=True, values=True, limit=_PAGE
-            )
-            for document in page.documents:
-                records = [_record_of(one) for one in reversed(document.value["records"])]  # type: ignore[attr-defined]
-                for number, one in enumerate(records):
-                    if number < skipped or not _passes(one, key_id, since):
-                        continue
-                    if len(found) == limit:
-                        return AuditPage(found, f"{document.key}/{number}")
-                    found.append(one)
-                skipped, stop = 0, document.key
-            if page.cursor is None:
-                return AuditPage(found)
+        async for document in self._documents.iterate(
+            scope, start=start, stop=stop, reverse=True, values=True
+        ):
+            records = [_record_of(one) for one in reversed(document.value["records"])]  # type: ignore[attr-defined]
+            for number, one in enumerate(records):
+                if (document.key == at and number < skipped) or not _passes(one, key_id, since):
+                    continue
+                if len(found) == limit:
+                    return AuditPage(found, f"{document.key}/{number}")
+                found.append(one)
+        return AuditPage(found)
 
     async def _write_later(self) -> None:
         while self._waiting:
@@ -216,7 +212,7 @@ def target(name: str, value: str, tenant: str) -> str:
         return value
     if name == "tenant" or (name == "key_id" and is_key_id(value)):
         return f"{name.removesuffix('_id')}:{value[:255]}"
-    digest = hashlib.sha256(f"{tenant}\0{value}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{tenant}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()
     return f"{name.removesuffix('_id')}#{digest[:24]}"
 
 
@@ -228,14 +224,14 @@ def _document_key(at: datetime, more: str) -> str:
     return f"{micros(at):020d}{more and '-'}{more}"
 
 
-def _place_of(cursor: str | None) -> tuple[str | None, int]:
-    """Return the key behind the last document, and the number of its read records."""
+def _place_of(cursor: str | None) -> tuple[str | None, str | None, int]:
+    """Return the key behind the last document, its own, and how many were read."""
     if cursor is None:
-        return None, 0
+        return None, None, 0
     key, slash, number = cursor.rpartition("/")
     if not slash or not number.isdecimal() or len(number) > 6:
         raise InvalidInput("cursor", "is not one of the audit log. Begin again without it")
-    return key + "\x01", int(number)
+    return key + "\x01", key, int(number)
 
 
 def _passes(record: AuditRecord, key_id: str | None, since: datetime | None) -> bool:
@@ -251,12 +247,8 @@ def _is_alike(one: AuditRecord, other: AuditRecord) -> bool:
     )
 
 
-def _fields(record: AuditRecord) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in AuditRecord.__dataclass_fields__}
-
-
 def _row_of(record: AuditRecord) -> dict[str, Any]:
-    return {**_fields(record), "at": micros(record.at), "targets": list(record.targets)}
+    return {**asdict(record), "at": micros(record.at), "targets": list(record.targets)}
 
 
 def _record_of(value: Mapping[str, Any]) -> AuditRecord:

@@ -7,6 +7,7 @@ from typing import Literal
 from starlette.datastructures import Headers
 
 from memory.domain.scope import Scope, Subtree
+from memory.domain.view import View
 from memory.facade.memory import Memory
 from memory.server.callers import Caller, Role, Unauthenticated
 from memory.server.identity.jwt import TokenVerifier
@@ -65,12 +66,8 @@ class KeyAuthenticator:
             acts = None  # no restriction: operators reach stores and tenants
         view = self._memory.for_tenant(tenant).restrict(scopes, role=acts, origin=f"key:{key_id}")
         default = self._default_scope
-        has_default = default is not None and (scopes is None or any(_covers(one, default) for one in scopes))
+        has_default = default is not None and View(scopes).contains(default)
         return Caller(tenant, role, key_id, view, scopes, default if has_default else None)
-
-
-def _covers(wide: Scope | Subtree, scope: Scope) -> bool:
-    return wide.contains(scope) if isinstance(wide, Subtree) else wide == scope
 
 
 def _credential_of(headers: Headers) -> str:

@@ -16,7 +16,8 @@ from typing import Any, Final
 import jwt
 
 from memory.domain.errors import ConfigError, InvalidInput
-from memory.domain.scope import Scope, Subtree, is_subtree_text
+from memory.domain.scope import Scope, Subtree
+from memory.facade.arguments import scope_or_subtree
 from memory.facade.config.identity import JwtSettings
 from memory.server.callers import Role, Unauthenticated
 from memory.server.identity.key_store import ADMINISTRATORS
@@ -129,7 +130,7 @@ class TokenVerifier:
             raise InvalidInput(settings.scopes_claim, "must be a list with at least one scope")
         if named is not None and role in ADMINISTRATORS:
             raise InvalidInput(settings.scopes_claim, f"does not go with the role '{role}'")
-        scopes = None if named is None else tuple(_scope(one) for one in named)
+        scopes = None if named is None else tuple(map(scope_or_subtree, named))
         return TokenClaims(subject, check_tenant(claims.get(settings.tenant_claim)), role, scopes)
 
     async def _key(self, key_id: str) -> jwt.PyJWK | None:
@@ -161,12 +162,6 @@ class TokenVerifier:
             log.warning("the keys of the identity provider could not be read: %s", error)
         else:
             self._read_at = self._clock()
-
-
-def _scope(text: object) -> Scope | Subtree:
-    if not isinstance(text, str):
-        raise InvalidInput("scope", "must be text")
-    return Subtree.parse(text) if is_subtree_text(text) else Scope.parse(text)
 
 
 def _keys_of(text: str) -> dict[str, jwt.PyJWK]:

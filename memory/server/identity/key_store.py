@@ -14,9 +14,10 @@ from typing import Any, Final, get_args
 
 from memory.domain import validation
 from memory.domain.errors import ConfigError, Conflict, InvalidInput, NotFound, VersionConflict
-from memory.domain.scope import Scope, Subtree, is_subtree_text
-from memory.domain.time import micros, moment
+from memory.domain.scope import Scope, Subtree
+from memory.domain.time import EPOCH, micros, moment
 from memory.domain.versions import ABSENT
+from memory.facade.arguments import scope_or_subtree
 from memory.facade.memory import Memory
 from memory.facade.resources.documents import Documents
 from memory.server.callers import Role
@@ -34,7 +35,6 @@ OVERLAP: Final = timedelta(days=1)
 LONGEST: Final = timedelta(days=36_525)
 """The longest time for which a key, or an earlier text of it, can be valid."""
 _CACHED: Final = 10_000
-_PAGE: Final = 1_000
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ class ApiKey:
     @cached_property
     def scope_objects(self) -> tuple[Scope | Subtree, ...] | None:
         """The scopes and subtrees; None for the whole tenant."""
-        found = [Subtree.parse(one) if is_subtree_text(one) else Scope.parse(one) for one in self.scopes]
-        return tuple(found) or None
+        return tuple(map(scope_or_subtree, self.scopes)) or None
 
     def is_active(self, now: datetime) -> bool:
         """Return whether the key is neither revoked nor expired."""
@@ -151,7 +150,7 @@ class KeyStore:
             text.key_id,
             check_tenant(tenant),
             validation.one_of("role", role, get_args(Role)),  # type: ignore[arg-type]
-            scopes=tuple(dict.fromkeys(_scope_text(one) for one in scopes)),
+            scopes=tuple(dict.fromkeys(scope_or_subtree(one).text for one in scopes)),
             name=None if name is None else validation.identifier("name", name),
             created_at=now,
             expires_at=None if expires_in is None else now + expires_in,
@@ -171,13 +170,10 @@ class KeyStore:
     async def list(self, tenant: str | None = None) -> list[ApiKey]:
         """Return the keys of a tenant, or of all, oldest first."""
         asked: dict[str, Any] = {} if tenant is None else {"filter": {"metadata.tenant": tenant}}
-        found, cursor = list[ApiKey](), None
-        while True:
-            page = await self._documents.list(KEYS, values=True, limit=_PAGE, cursor=cursor, **asked)
-            found += [_key_of(one.key, one.value) for one in page.documents]  # type: ignore[attr-defined]
-            cursor = page.cursor
-            if cursor is None:
-                return sorted(found, key=lambda one: (one.created_at or datetime.min, one.id))
+        found = list[ApiKey]()
+        async for one in self._documents.iterate(KEYS, values=True, **asked):
+            found.append(_key_of(one.key, one.value))  # type: ignore[attr-defined]
+        return sorted(found, key=lambda one: (one.created_at or EPOCH, one.id))
 
     async def get(self, key_id: str) -> ApiKey | None:
         """Return a key by its id, as it is stored now."""
@@ -288,12 +284,6 @@ async def require_durable(memory: Memory) -> None:
                 f"keys and the audit log need a durable store, and '{store.store}' of tier 'mid' is none."
                 " Configure another one, or serve with --dev"
             )
-
-
-def _scope_text(scope: Scope | Subtree | str) -> str:
-    if isinstance(scope, str):
-        scope = Subtree.parse(scope) if is_subtree_text(scope) else Scope.parse(scope)
-    return scope.text
 
 
 def _index(key: ApiKey) -> dict[str, Any]:
