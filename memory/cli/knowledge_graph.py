@@ -88,14 +88,14 @@ async def export(
     from memory.mcp.reference import KnowledgeGraph
     from memory.mcp.reference.memory_file import export_graph
 
-    parsed, written = Scope.parse(scope), 0
+    parsed = Scope.parse(scope)
     ascii_only = output is None and not is_utf8(sys.stdout)
     async with cli.memory() as memory:
-        with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
-            async for line in export_graph(KnowledgeGraph(memory, parsed), ascii_only=ascii_only):
-                stream.write(line + "\n")
-                written += 1
+        graph = KnowledgeGraph(memory, parsed)
+        lines = [line + "\n" async for line in export_graph(graph, ascii_only=ascii_only)]
+    with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
+        stream.writelines(lines)
     if output is not None:
-        said = f"{output}: {written} lines exported"
-        cli.emit({"file": str(output), "exported": written}, lambda out: out.print(said, markup=False))
-    return 0 if written else 1
+        said = f"{output}: {len(lines)} lines exported"
+        cli.emit({"file": str(output), "exported": len(lines)}, lambda out: out.print(said, markup=False))
+    return 0 if lines else 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -58,13 +59,15 @@ def check_arguments(tool: str, kind: type[A], given: Mapping[str, Any], example:
             problems, the accepted arguments, and an example.
     """
     accepted = kind.model_fields
-    problems = [_unknown(name, accepted) for name in given if name not in accepted]
+    unknown = (name for name in given if name not in accepted)
+    problems = [_unknown(name, accepted) for name in islice(unknown, _MOST_PROBLEMS)]
     read = {name: _read_json(kind, name, value) for name, value in given.items() if name in accepted}
     checked: A | None = None
     try:
         checked = kind.model_validate(read)
     except ValidationError as error:
-        problems += [_explain(one, given) for one in error.errors(include_url=False, include_context=False)]
+        wrong = error.errors(include_url=False, include_context=False)[:_MOST_PROBLEMS]
+        problems += [_explain(one) for one in wrong]
     if problems or checked is None:
         raise WrongArguments(
             tool,
@@ -160,7 +163,7 @@ def _takes_text(kind: type[BaseModel], name: str) -> bool:
     return any(one.get("type") == "string" or "enum" in one for one in part.get("anyOf", [part]))
 
 
-def _explain(error: Any, given: Mapping[str, Any]) -> str:
+def _explain(error: Any) -> str:
     place = ".".join(str(part) for part in error["loc"])
     if error["type"] == "missing":
         return f'"{place}" is missing.'

@@ -32,6 +32,11 @@ class Caller:
     default_scope: Scope | None = None
     """The scope of what the caller writes without naming one."""
 
+    @property
+    def limits_key(self) -> str:
+        """The caller in limits: the subject of a token may be one of two tenants."""
+        return f"{self.tenant}\0{self.key_id}"
+
     def may(self, role: Role) -> bool:
         """Return whether the caller has a role, or one with more rights."""
         return ROLES.index(self.role) >= ROLES.index(role)

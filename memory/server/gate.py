@@ -107,11 +107,7 @@ class Gate:
             return
         caller = await self._authenticator.authenticate(headers)
         scope["caller"] = caller
-        # the subject of a token may be one of two tenants
-        with (
-            self._limits.admit(f"{caller.tenant}\0{caller.key_id}"),
-            self._one_of_its_id(caller, scope, headers),
-        ):
+        with self._limits.admit(caller.limits_key), self._one_of_its_id(caller, scope, headers):
             await body.watch()
             try:
                 await self._app(scope, body.receive, send)

@@ -23,6 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 from memory.domain.error_table import rule_of
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope as MemoryScope
+from memory.facade.config.identity import LOOPBACK
 from memory.mcp.callers import Caller as McpCaller
 from memory.mcp.server import MemoryServer, create_server
 from memory.mcp.settings import DEFAULT_SCOPE, McpSettings
@@ -33,8 +34,6 @@ from memory.server.requests import targets_of
 from memory.server.settings import ServerSettings
 
 PATH = "/mcp"
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Addresses that only this machine reaches."""
 _PORT = re.compile(r":\d*$")
 logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)  # it logs each request
 

@@ -6,12 +6,14 @@ a test compares both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
@@ -320,3 +322,11 @@ def relation_json(relation: Any) -> dict[str, Any]:
 def artifact_json(artifact: Artifact) -> dict[str, Any]:
     """Return the description of a file."""
     return artifact.to_dict()
+
+
+class ClosingResponse(StreamingResponse):
+    """A stream that closes its source at once, also if the client goes away."""
+
+    async def stream_response(self, send: Send) -> None:
+        async with aclosing(cast("AsyncGenerator[bytes, None]", self.body_iterator)):
+            await super().stream_response(send)

@@ -31,3 +31,8 @@ async def refused(client: Client, tool: str, **arguments: Any) -> tuple[str, str
     code: str = result.meta["memory-tiers/error"]["code"]
     assert text_of(result).startswith(f"{code}: ")
     return code, text_of(result)
+
+
+def count_tokens(text: str) -> int:
+    """The tokens of a text at three bytes each; not by the code under test."""
+    return -(-len(text.encode()) // 3)

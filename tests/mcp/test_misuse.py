@@ -15,10 +15,9 @@ from mcp.client import Client
 from mcp.shared.exceptions import MCPError
 
 from memory import Memory
-from memory.mcp.rendering import count_tokens
 from memory.mcp.server import create_server
 from memory.mcp.settings import McpSettings
-from tests.mcp.calls import answered, refused, text_of
+from tests.mcp.calls import answered, count_tokens, refused, text_of
 from tests.support.depth import FIRST_SEED, NIGHTLY
 
 BUDGET = 3_000

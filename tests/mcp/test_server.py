@@ -14,10 +14,9 @@ from mcp_types import TextContent, TextResourceContents
 
 from memory import ConfigError, EntryType, InvalidInput, Memory
 from memory.mcp.entry_tools import ENTRY_TOOLS
-from memory.mcp.rendering import count_tokens
 from memory.mcp.server import create_server
 from memory.mcp.settings import McpSettings
-from tests.mcp.calls import answered, refused, text_of
+from tests.mcp.calls import answered, count_tokens, refused, text_of
 
 ADA = McpSettings(scopes=("user:ada",), allow_delete=True)
 VERSIONS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
@@ -133,11 +132,12 @@ async def test_an_answer_keeps_to_its_budget_and_says_how_to_get_the_rest(memory
             assert not result.is_error, text_of(result)
             assert count_tokens(text_of(result)) <= budget
             assert count_tokens(json.dumps(result.structured_content, ensure_ascii=False)) <= budget
-        read, offset = "", 0
+        read, offset, pieces = "", 0, 0
         while offset is not None:
             piece = (await answered(client, "get_memory", id=entry.id, offset=offset))["entry"]
             read += piece["content"]
-            offset = piece.get("next_offset")
+            offset, pieces = piece.get("next_offset"), pieces + 1
+        assert pieces > 1
         assert read == f"5{text}"
 
 

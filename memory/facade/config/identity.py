@@ -12,7 +12,8 @@ from memory.facade.config.values import Duration
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 Role = Literal["reader", "writer", "admin", "operator"]
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Addresses that only this machine reaches."""
 
 
 class JwtSettings(BaseModel):
@@ -45,7 +46,7 @@ class JwtSettings(BaseModel):
         if "://" not in value:
             return value
         parts = urlsplit(value)
-        if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK):
             return value
         raise ValueError("should be an https address, or the path of a file")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from fastapi import FastAPI
 
 from memory.domain.errors import ConfigError
 from memory.domain.scope import Scope
+from memory.facade.config.identity import LOOPBACK
 from memory.facade.config.server import ServerSettings
 from memory.facade.memory import Memory
 from memory.server.app import create_app
@@ -18,8 +19,6 @@ from memory.server.identity.audit import AuditLog
 from memory.server.identity.authenticator import KeyAuthenticator
 from memory.server.identity.jwt import TokenVerifier, check_jwt_settings
 from memory.server.identity.key_store import KeyStore, require_durable
-
-LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 def check_exposure(settings: ServerSettings, *, dev: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Literal
 
@@ -57,13 +58,15 @@ class Readiness:
         self._memory = memory
         self._looked = -OLDEST
         self._stores: dict[str, bool] = {}
+        self._lock = asyncio.Lock()
 
     async def stores(self) -> dict[str, bool]:
         """Return whether each store answers, by its name."""
-        if time.monotonic() > self._looked + OLDEST:
-            self._stores = {one.store: one.ok for one in await self._memory.admin.check()}
-            self._looked = time.monotonic()
-        return self._stores
+        async with self._lock:  # requests at once share one look
+            if time.monotonic() > self._looked + OLDEST:
+                self._stores = {one.store: one.ok for one in await self._memory.admin.check()}
+                self._looked = time.monotonic()
+            return self._stores
 
     async def away(self) -> list[str]:
         """Return the names of stores that do not answer."""

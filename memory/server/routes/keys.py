@@ -15,7 +15,7 @@ from memory.server.callers import ROLES, Admin, Caller, Role
 from memory.server.identity import ApiKey, KeyStore, check_tenant
 from memory.server.identity.key_text import key_id_of_request
 from memory.server.problems import Problem, bad_request
-from memory.server.requests import IdempotencyKey, not_found
+from memory.server.requests import IdempotencyKey, UnstoredKey, not_found
 
 router = APIRouter(prefix="/v1/admin/keys", tags=["keys"])
 TenantName = Annotated[
@@ -119,7 +119,7 @@ async def rotate_key(
     key_id: str,
     caller: Admin,
     body: Rotation | None = None,
-    key: IdempotencyKey = None,
+    key: UnstoredKey = None,
 ) -> ShownKey:
     """Give a key a new text. The id stays, and the earlier text for the overlap.
 

@@ -194,7 +194,7 @@ async def _search(
             names = ", ".join(known) or "none"
             raise bad_request(name, f"there is no model {model[:80]!r} (configured: {names})")
     if expand is not None or rerank is not None:
-        request.app.state.advice.spend(caller.key_id)
+        request.app.state.advice.spend(caller.limits_key)
     within, notes = (list(scopes), ()) if scopes else await _all_scopes(caller)
     shown: dict[str, Any] = {"entries": [], "cursor": None, "degraded": list(notes)}
     if not within:

@@ -10,15 +10,14 @@ from contextlib import aclosing
 from typing import Annotated, Any, Final, cast
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.responses import Response
 
 from memory.domain.results import as_json
 from memory.facade.transfer.importer import IN_MEMORY, ImportReport
 from memory.server.callers import Admin
 from memory.server.problems import bad_request
-from memory.server.rendering import json_response
-from memory.server.requests import IdempotencyKey, stream_of
+from memory.server.rendering import ClosingResponse, json_response
+from memory.server.requests import UnstoredKey, stream_of
 
 router = APIRouter(tags=["transfer"])
 
@@ -26,14 +25,6 @@ JSON_LINES: Final = "application/jsonl"
 PIECE: Final = 64 * 1024
 """Bytes of lines that are sent together."""
 _BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
-
-
-class _ClosingResponse(StreamingResponse):
-    """A stream that closes its source at once, also if the client goes away."""
-
-    async def stream_response(self, send: Send) -> None:
-        async with aclosing(cast("AsyncGenerator[bytes, None]", self.body_iterator)):
-            await super().stream_response(send)
 
 
 @router.get(
@@ -63,7 +54,7 @@ async def export(
     headers = {
         "Content-Disposition": 'attachment; filename="export.jsonl"',
     }
-    return _ClosingResponse(body, headers=headers, media_type=JSON_LINES)
+    return ClosingResponse(body, headers=headers, media_type=JSON_LINES)
 
 
 def _parse(text: str) -> Any:
@@ -112,7 +103,7 @@ async def import_(
     same_ids: Annotated[bool, Query(description="Entries keep their ids, versions and moments.")] = False,
     revive: Annotated[bool, Query(description="Write entries again that were deleted here.")] = False,
     skip_bad: Annotated[bool, Query(description="Leave out bad lines.")] = False,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: UnstoredKey = None,
 ) -> Response:
     """Import the lines of an export, or a conversation.
 
