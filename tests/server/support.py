@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -77,3 +79,34 @@ async def client_of(
     app = create_app(memory, ServerSettings(**settings), asks, local_only=local_only)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as http:
         yield Client(http)
+
+
+@dataclass(frozen=True)
+class CurlRequest:
+    """What a line of curl sends."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: str | None
+
+
+def request_of_curl(line: str) -> CurlRequest:
+    """Read a line of curl, which a newcomer's machine does not have."""
+    program, *words = shlex.split(line)
+    assert program == "curl"
+    method, headers, body, url = None, dict[str, str](), None, ""
+    while words:
+        match words.pop(0):
+            case "-s":
+                pass
+            case "-X":
+                method = words.pop(0)
+            case "-H":
+                name, _, value = words.pop(0).partition(":")
+                headers[name] = value.strip()
+            case "-d":
+                body = words.pop(0)
+            case word:
+                url = word
+    return CurlRequest(method or ("GET" if body is None else "POST"), url, headers, body)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import pytest
 
 from memory.facade.memory import Memory
-from tests.server.support import Client, client_of
+from tests.server.support import Client, client_of, request_of_curl
 from tests.support.readme import GUIDE, blocks
 
 pytestmark = pytest.mark.backend("in_memory")
@@ -18,25 +17,9 @@ LINES = [line for block in blocks("bash", PAGE) for line in block.splitlines() i
 
 async def send(client: Client, line: str) -> Any:
     """Send what a line of curl sends."""
-    program, *words = shlex.split(line)
-    assert program == "curl"
-    method, headers, body, url = None, dict[str, str](), None, ""
-    while words:
-        match words.pop(0):
-            case "-s":
-                pass
-            case "-X":
-                method = words.pop(0)
-            case "-H":
-                name, _, value = words.pop(0).partition(":")
-                headers[name] = value.strip()
-            case "-d":
-                body = words.pop(0)
-            case word:
-                url = word
-    path = url.removeprefix("http://127.0.0.1:8080")
-    method = method or ("GET" if body is None else "POST")
-    answer = await client.answer(method, path, content=body, headers=headers)
+    asked = request_of_curl(line)
+    path = asked.url.removeprefix("http://127.0.0.1:8080")
+    answer = await client.answer(asked.method, path, content=asked.body, headers=asked.headers)
     assert answer.status_code < 300, (line, answer.text)
     return answer.json()
 
