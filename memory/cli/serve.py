@@ -48,7 +48,8 @@ async def serve(
 ) -> None:
     """Serve the memory over HTTP until stopped.
 
-    Without --dev, callers need a key (`memory keys create`) or a token of [server.jwt].
+    Without --dev, callers need a key (`memory keys create`) or a token of your identity
+    provider (`server.jwt` in the configuration).
     Another address than this machine's needs TLS or --behind-proxy.
 
     The API is under /v1, and its description at /openapi.json. One line with the

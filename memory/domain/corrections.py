@@ -315,6 +315,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close}'?" if close else ""
 
 
+def meant_name(name: str, known: Collection[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name that a guessed one means; None if none is near.
+
+    Names that are guessed for the same argument also stand for each other.
+    """
+    for names, answers in ARGUMENTS.items():
+        guesses = names.split()
+        if name in guesses or answers[0][0] == name:
+            for right in [*(answer[0] for answer in answers), *guesses]:
+                if right in known:
+                    return right
+    return nearest(name.lower(), known, cutoff)
+
+
 def nearest(name: str, known: Iterable[str], cutoff: float) -> str | None:
     """Return the most similar known name; None if none is similar."""
     return next(iter(get_close_matches(name[:_LONGEST], list(known), n=1, cutoff=cutoff)), None)

@@ -16,9 +16,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from memory.commands.escape import excerpt_line
-from memory.domain.corrections import nearest
+from memory.domain.corrections import meant_name
 from memory.domain.errors import WrongArguments
-from memory.domain.guesses import ARGUMENTS
 
 _SHOWN_BYTES = 60
 """The largest part of a wrong value that an error repeats."""
@@ -140,12 +139,7 @@ def right_name(name: str, accepted: Iterable[str]) -> str | None:
     known = list(accepted)
     if (told := _GUESSES.get(name)) in known:
         return told
-    for names, answers in ARGUMENTS.items():
-        if name in names.split():
-            for answer in answers:
-                if answer[0] in known:
-                    return answer[0]
-    return nearest(name.lower(), known, 0.6)
+    return meant_name(name, known)
 
 
 def _read_json(kind: type[BaseModel], name: str, value: Any) -> Any:

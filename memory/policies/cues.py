@@ -59,4 +59,5 @@ def intents(question: str) -> frozenset[str]:
     Several groups may match. If none does, there is no boost.
     """
     plain = question.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")  # phones and word processors write it
+    plain = " ".join(plain.split())
     return frozenset(kind for cue, types in _INTENTS if cue.search(plain) for kind in types)

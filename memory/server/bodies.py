@@ -8,8 +8,21 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from memory.domain.corrections import did_you_mean
+from memory.domain.corrections import meant_name
 from memory.domain.entry import EntryType
+
+_TENANTS = ("tenant", "tenant_id")
+_GUESSES = {
+    "from": "source_id", "from_id": "source_id", "source": "source_id",
+    "to": "target_id", "to_id": "target_id", "target": "target_id",
+    "label": "relation", "relation_type": "relation", "type": "relation",
+    "conversation": "conversation_id", "conversation_id": "session_id", "id": "session_id",
+    "at": "when", "valid_to": "when", "end": "when",
+    "tags": "tag", "supersedes": "supersedes_ids", "valid_from": "created_at",
+    "age_decay": "decay", "half_life": "decay_half_life_days",
+    "before": "before_updated_at", "updated_before": "before_updated_at",
+}  # fmt: skip
+"""Names that clients guess here, beside those of `memory.domain.guesses`."""
 
 
 class RequestBody(BaseModel):
@@ -40,10 +53,13 @@ class RequestBody(BaseModel):
 def unknown_name(kind: str, name: str, known: Collection[str]) -> dict[str, Any]:
     """Return the field and the message of a field or parameter that does not exist."""
     shown, names = name[:80], ", ".join(sorted(known)) or "none"
-    return {
-        "field": shown,
-        "message": f"there is no such {kind}{did_you_mean(shown, known)} (known: {names})",
-    }
+    if shown in _TENANTS:
+        hint = ". The key of the request has its tenant; leave this out"
+    else:
+        told = _GUESSES.get(shown)
+        right = told if told in known else meant_name(shown, known)
+        hint = f"; did you mean '{right}'?" if right else ""
+    return {"field": shown, "message": f"there is no such {kind}{hint} (known: {names})"}
 
 
 def field_of(**schema: Any) -> Any:

@@ -125,11 +125,11 @@ def is_unchanged(if_none_match: str | None, version: str) -> bool:
     return "*" in known or etag_of(version) in known
 
 
-async def full_id(caller: Caller, text: str, kind: str = "entry") -> str:
+async def full_id(caller: Caller, text: str, kind: str = "entry", *, missing: str | None = None) -> str:
     """Return the full id that a path names by a UUID, `42` or `#42`.
 
     Raises:
-        Problem: 404 where the text names nothing of this kind.
+        Problem: 404 where the text names nothing of this kind, with the text `missing`.
     """
     if is_id(text):
         return text
@@ -137,7 +137,7 @@ async def full_id(caller: Caller, text: str, kind: str = "entry") -> str:
         found = await caller.memory.short_ids.resolve(text)
         if found is not None and found.kind == kind:
             return found.id
-    raise not_found(kind, text)
+    raise Problem(404, "not_found", missing) if missing else not_found(kind, text)
 
 
 def not_found(kind: str, text: str) -> Problem:
@@ -206,7 +206,7 @@ _WORDS: Final = {"true": True, "1": True, "on": True, "yes": True}
 _WORDS_OF_NO: Final = {"false": False, "0": False, "off": False, "no": False}
 
 
-def switch(field: str, value: str | None, *, default: bool) -> bool:
+def switch(field: str, value: str | None, *, default: bool, expected: str = "on or off") -> bool:
     """Return a parameter that is on or off.
 
     Raises:
@@ -215,7 +215,7 @@ def switch(field: str, value: str | None, *, default: bool) -> bool:
     if value is None:
         return default
     if (found := (_WORDS | _WORDS_OF_NO).get(value.strip().lower())) is None:
-        raise bad_request(field, f"must be on or off, not {value[:40]!r}")
+        raise bad_request(field, f"must be {expected}, not {value[:40]!r}")
     return found
 
 

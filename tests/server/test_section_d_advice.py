@@ -53,7 +53,7 @@ async def test_an_expansion_searches_other_wordings_and_says_so(client: Client, 
     await client.write("Ada drinks oolong", title="Oolong")
     model.answers = ["1. oolong habits\n- beverages of Ada\nx\n"]
     answer = await found(client, q="what is her favourite drink", expand="small", mode="lexical")
-    assert answer["expansion"]["applied"] is True
+    assert (answer["expansion"]["model"], answer["expansion"]["applied"]) == ("small", True)
     assert answer["expansion"]["queries"] == ["oolong habits", "beverages of Ada"]
     assert [one["title"] for one in answer["entries"]] == ["Oolong"]
     answer = await found(client, q="oolong", expand="small")
@@ -71,8 +71,8 @@ async def test_a_rerank_orders_the_best_and_says_so(client: Client, model: Model
     model.answers = ["3, 1, 99"]
     plain = [one["title"] for one in (await found(client, q="tea", limit=25))["entries"]]
     answer = await found(client, q="tea", limit=5, rerank="small")
-    assert answer["rerank"] | {"model": ""} == {
-        "model": "",
+    assert answer["rerank"] == {
+        "model": "small",
         "applied": True,
         "note": None,
         "fine_model": None,
@@ -87,6 +87,7 @@ async def test_a_rerank_orders_the_best_and_says_so(client: Client, model: Model
     model.answers = ["2", "1"]
     answer = await found(client, q="tea", limit=5, rerank="small", rerank_stages=2)
     assert (answer["rerank"]["stages"], answer["rerank"]["fine_applied"]) == (2, True)
+    assert answer["rerank"]["fine_model"] == "small"
     for wrong in ({"rerank": "large"}, {"expand": "large"}, {"rerank_stages": "2"}):
         assert (await client.refused("GET", ENTRIES, params={"q": "tea", **wrong}))[0] in wrong
     assert (await client.refused("GET", ENTRIES, params={"rerank": "small"}))[0] == "rerank"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,19 @@ async def test_bad_fields_are_refused_by_name_before_anything_is_written(client:
         assert named.startswith(field), (given, named, message)
         assert message
     assert (await client.call("GET", ENTRIES))["entries"] == []
-    unit, message = await client.refused("POST", ENTRIES, json={"titel": "x"})
-    assert (unit, "did you mean 'title'" in message) == ("titel", True)
+    for guess, right in (
+        ("titel", "title"),
+        ("user_id", "scope"),
+        ("text", "content"),
+        ("ttl", "expires_at"),
+        ("supersedes", "supersedes_ids"),
+    ):
+        unit, message = await client.refused("POST", ENTRIES, json={guess: "x"})
+        assert (unit, f"did you mean '{right}'" in message) == (guess, True), message
+    for guess, right in (("query", "q"), ("tags", "tag"), ("top_k", "limit"), ("offset", "cursor")):
+        unit, message = await client.refused("GET", ENTRIES, params={guess: "5"})
+        assert (unit, f"did you mean '{right}'" in message) == (guess, True), message
+    assert "has its tenant" in (await client.refused("POST", ENTRIES, json={"tenant": "x"}))[1]
 
 
 @pytest.mark.behaviour("D1", "D2", "D3", "D4", "D5", "D10", "D12")
@@ -167,8 +179,9 @@ async def test_validity_ends_once_and_the_past_stays_readable(client: Client, cl
         "invalidated": True,
         "id": made["id"],
     }
-    again = await client.call("POST", f"{one}/invalidate", 404)
-    assert again["error"] == "entry not found or already invalidated"
+    for absent in (made["id"], str(uuid.uuid4()), "999", "nothing"):
+        again = await client.call("POST", f"{ENTRIES}/{absent}/invalidate", 404)
+        assert again["error"] == "entry not found or already invalidated"
     await client.call("GET", one, 404)
     assert await client.titles() == [] == await client.titles(q="Rome")
     assert await client.titles(as_of=end) == [] == await client.titles(q="Rome", as_of=end)

@@ -220,6 +220,24 @@ async def test_a_search_prefers_types_and_tags_and_filters_by_time_and_session(
     assert await client.titles(q="tea", limit=1) == [(await client.titles(q="tea"))[0]]
 
 
+@pytest.mark.behaviour("D48", "D49")
+async def test_an_empty_memory_refuses_a_bad_search_too(client: Client) -> None:
+    assert await client.titles(q="tea") == []
+    for name, wrong in (
+        ("type", "note"),
+        ("limit", "0"),
+        ("min_relevance", "7"),
+        ("mode", "fast"),
+        ("as_of", "soon"),
+        ("since", "-1"),
+        ("q", "\0"),
+    ):
+        asked = {"q": "tea", name: wrong}
+        assert (await client.refused("GET", ENTRIES, params=asked))[0] == name
+    for asked in ({"limit": 0}, {"filter": {"colour": "red"}}, {"boost": {"types": ["note"]}}):
+        await client.refused("POST", "/v1/memory/search", json={"query": "tea", **asked})
+
+
 @pytest.mark.behaviour("D75", "D76", "D77", "D78")
 async def test_age_counts_only_where_it_is_asked_for(client: Client, clock: Clock) -> None:
     await client.write("tea in the morning", title="Old")
@@ -242,6 +260,8 @@ async def test_age_counts_only_where_it_is_asked_for(client: Client, clock: Cloc
     assert await client.titles(decay="on") == ["New", "Old"]
     for wrong in (
         {"decay": "maybe"},
+        {"decay": "-5"},
+        {"decay": "nan"},
         {"decay_half_life_days": "0", "decay": "on"},
         {"decay_floor": "1", "decay": "on"},
         {"decay_floor": "0.5"},

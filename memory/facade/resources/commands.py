@@ -90,8 +90,8 @@ class Commands:
                 `scope` by default, other scopes, or `"tenant"` for all.
             conversation: The id of an existing session. Added entries store it as
                 their `conversation_id`.
-            agent: The source and the agent of added entries. It also selects the
-                scratchpad; by default this is the shared one.
+            agent: The agent of added entries, whose source is always "agent". It also
+                selects the scratchpad; by default this is the shared one.
             profile: The defaults of searches and additions.
             advisor: Used by searches in place of the memory's own advisor, which
                 enriches added entries. If `scope` is not among `reads`, no advisor is

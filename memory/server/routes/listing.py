@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
@@ -42,6 +43,9 @@ OF_LIBRARY = {
     "half_life": "decay_half_life_days",
 }
 """The parameters here, by the arguments of the library."""
+DECAYS = "on, off or a number of days"
+NO_SCOPE = Scope.user("~")
+"""What a search of an empty tenant names, so that its arguments are checked too."""
 
 
 class ListQuery(BaseModel):
@@ -197,8 +201,6 @@ async def _search(
         request.app.state.advice.spend(caller.limits_key)
     within, notes = (list(scopes), ()) if scopes else await _all_scopes(caller)
     shown: dict[str, Any] = {"entries": [], "cursor": None, "degraded": list(notes)}
-    if not within:
-        return json_response(shown)
     reranks: bool | Literal["two-stage"] = "two-stage" if rerank and stages == 2 else rerank is not None
     with named_here(**(OF_LIBRARY if request.method == "GET" else {})):
         found = await caller.memory.search(
@@ -209,9 +211,11 @@ async def _search(
     if numbers is not None:
         shown["entries"] = [{**one, "short_id": numbers.get(one["id"])} for one in shown["entries"]]
     shown["degraded"] += found.degraded
-    for name, block in (("expansion", found.expansion), ("rerank", found.rerank)):
+    for name, block, model in (("expansion", found.expansion, expand), ("rerank", found.rerank, rerank)):
         if block is not None:
             shown[name] = as_json(block)
+            for part in {"model", "fine_model"} & shown[name].keys():
+                shown[name][part] = shown[name][part] and model
     shown |= {"withheld": found.withheld} if found.withheld else {}
     shown |= {"left_out": as_json(found.left_out)} if found.left_out else {}
     return json_response(shown)
@@ -227,7 +231,7 @@ async def _all_scopes(caller: Caller) -> tuple[list[Scope | Subtree | str], tupl
         if page.cursor
         else ()
     )
-    return [one.scope for one in page.scopes], notes
+    return [one.scope for one in page.scopes] or [NO_SCOPE], notes
 
 
 def _decay(given: ListQuery) -> tuple[bool, float | None]:
@@ -236,9 +240,11 @@ def _decay(given: ListQuery) -> tuple[bool, float | None]:
     if decay is not None and (days := _number(decay)) is not None and decay.strip() not in ("0", "1"):
         if half_life is not None:
             raise bad_request("decay", "gives the days already. Leave decay_half_life_days out")
+        if not 0 < days < math.inf:
+            raise bad_request("decay", f"must be {DECAYS}, not {decay[:40]!r}")
         ages, half_life = True, days
     else:
-        ages = switch("decay", decay, default=False)
+        ages = switch("decay", decay, default=False, expected=DECAYS)
     for name, value in (("decay_half_life_days", half_life), ("decay_floor", given.decay_floor)):
         if value is not None and not ages:
             raise bad_request(name, "needs decay=on. Send both, or leave it out")

@@ -97,6 +97,7 @@ def test_intents(question: str, types: set[str]) -> None:
 
 def test_a_cue_next_to_a_sign_is_a_cue_and_inside_a_word_is_none() -> None:
     assert intents("which colour do I prefer?") == {"user", "feedback"}
+    assert intents("how  to\nbrew tea") == {"learning"}
     assert intents("(prefer)") == {"user", "feedback"}
     assert (
         intents("what\N{RIGHT SINGLE QUOTATION MARK}s her number?")
