@@ -180,6 +180,31 @@ async def test_what_is_said_outside_of_sessions_waits_in_the_memory_until_every_
     assert await memory.sessions.get("extraction/r2") is None, "every store has it"
 
 
+@pytest.mark.behaviour("E71", "E81")
+async def test_facts_outlive_the_temporary_session_of_their_messages(memory: Memory) -> None:
+    boats = memory.scoped("workspace:boats")
+    stores = [NamedStore("boats", boats, writable=True, extraction=Extraction(EveryTurn()))]
+    for words in ("I like tea", "I sail"):  # the second run has the name of the first
+        async with MemoryManager(stores, memory=memory, model=model) as manager:
+            recording = await manager.record(run_id="r1", user="ada")
+            await recording.add(user(words))
+            await recording.turn_ended()
+        assert await memory.sessions.get("extraction/r1") is None
+        await memory.admin.sweep()
+    assert sorted(await contents(memory, "workspace:boats")) == ["I like tea", "I sail"]
+    (tea,) = [one for one in await boats.retrieve() if one.content == "I like tea"]
+    await memory.update(tea.id, tags=["drink"])
+    await memory.promote(tea.id, "org:club")
+    assert await contents(memory, "org:club") == ["I like tea"]
+    async with MemoryManager(stores, memory=memory, model=model) as manager:
+        recording = await manager.record(run_id="r2", user="ada")
+        await recording.add(user("I race"))
+        await recording.flush()
+        assert "I race" in await contents(memory, "workspace:boats")
+        await memory.admin.erase_user("ada")
+    assert sorted(await contents(memory, "workspace:boats")) == ["I like tea", "I sail"]
+
+
 @pytest.mark.behaviour("E81")
 async def test_what_was_erased_is_told_to_nobody(memory: Memory) -> None:
     store = Heard()

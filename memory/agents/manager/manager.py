@@ -16,7 +16,7 @@ from memory.agents.manager.gates import StoreGates, StoreRecallGate, StoreWriteG
 from memory.agents.manager.injection import Injection
 from memory.agents.manager.recording import Attachment, Recording
 from memory.agents.manager.spans import span
-from memory.agents.manager.spool import Buffer, Log, waiting_sessions
+from memory.agents.manager.spool import Buffer, Log, drop_delivered, waiting_sessions
 from memory.agents.manager.stores import NamedStore, StoreEntry, content_of
 from memory.agents.manager.tools import (
     AddTool,
@@ -361,7 +361,7 @@ class MemoryManager(AsyncContext, LoopBound):
                 if kept_for:
                     await self._memory.sessions.update(session.id, expires_at=kept_for)
                 else:
-                    await session.delete()
+                    await drop_delivered(session)
                 return not kept_for
 
         is_own = session is not None and session.id.startswith(f"{NAMESPACE}/")

@@ -325,6 +325,15 @@ def _most(mark: int, until: int | None) -> int:
     return BATCH if until is None else min(BATCH, until - mark)
 
 
+async def drop_delivered(session: Session) -> None:
+    """Erase a temporary session. The facts that were learnt from it stay.
+
+    An erasure of the session would erase them too.
+    """
+    access, session._held = session._access, None
+    await access.engine.conversations.sessions.expire(access.tenant, session.id)
+
+
 async def waiting_sessions(memory: Memory, store: str) -> list[str]:
     """Return the sessions in which messages may be pending for a store."""
     found: list[str] = []

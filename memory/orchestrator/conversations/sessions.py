@@ -623,6 +623,13 @@ class SessionRecords:
         self._logs.pop((tenant, session_id), None)
         return said
 
+    async def expire(self, tenant: str, session_id: str) -> None:
+        """Erase a session now as if it had expired: what was learnt from it stays."""
+        with suppress(NotFound):
+            await self.erase_expired(await self.record(tenant, session_id))
+        self._told.pop(session_key(tenant, session_id), None)
+        self._logs.pop((tenant, session_id), None)
+
     async def erase_expired(self, record: Record, *, never_shown: bool = False) -> None:
         """Erase an expired session with everything derived from it.
 
