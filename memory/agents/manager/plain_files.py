@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from memory.agents.manager.stores import StoreEntry, content_of
 from memory.domain import validation
@@ -29,6 +30,9 @@ from memory.ports.local_paths import absolute_path
 FOLDER = Path("~/.memory-tiers")
 LONGEST_SLUG = 50
 _UNFIT = re.compile(r"\.\.+|[^\w.-]", re.ASCII)
+_LOOKING = threading.Lock()
+_TURNS: WeakValueDictionary[Path, Any] = WeakValueDictionary()
+"""A lock for each path on which this process has a store."""
 
 
 class Strategy(Protocol):
@@ -63,7 +67,7 @@ class JsonStore:
         self._path = None if path is None else absolute_path(path)
         self._strategy = strategy
         self._held: list[dict[str, Any]] = []
-        self._turn = threading.Lock()
+        self._turn = _turn_of(self._path)
 
     @classmethod
     def at_home(cls, name: str, *, strategy: Strategy | None = None) -> JsonStore:
@@ -177,7 +181,7 @@ class MarkdownStore:
             raise InvalidInput("namespace", "must have a letter or a digit")
         self._folder = absolute_path(folder) / _folder_of(namespace)
         self._strategy = strategy
-        self._turn = threading.Lock()
+        self._turn = _turn_of(self._folder)
 
     def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
         """Add a text to a note, and return the name of the note's file.
@@ -218,6 +222,14 @@ class MarkdownStore:
                 for p in paths
             ]
         return _search_texts(texts, query, limit, self._strategy)
+
+
+def _turn_of(path: Path | None) -> Any:
+    """Return the lock of a path, which all stores of this process on the path share."""
+    if path is None:
+        return threading.Lock()
+    with _LOOKING:
+        return _TURNS.setdefault(path, threading.Lock())
 
 
 def _search_texts(

@@ -181,6 +181,21 @@ def test_many_at_once_are_all_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.behaviour("E92")
+def test_stores_on_one_path_keep_what_each_of_them_adds(tmp_path: Path) -> None:
+    path, texts = tmp_path / "notes.json", [f"Tea\nfact {n}" for n in range(60)]
+
+    def add(text: str) -> None:
+        JsonStore(path).add(text)
+        MarkdownStore(tmp_path).add(text)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, texts))
+    assert len(JsonStore(path).search("tea", limit=100)) == len(texts)
+    (note,) = found(MarkdownStore(tmp_path), "tea")
+    assert sorted(note.splitlines()[1:]) == sorted(text.splitlines()[1] for text in texts)
+
+
+@pytest.mark.behaviour("E92")
 def test_a_manager_uses_them_on_any_event_loop(tmp_path: Path) -> None:
     stores = [
         NamedStore("json", JsonStore(tmp_path / "n.json"), writable=True),
