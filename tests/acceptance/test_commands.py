@@ -272,8 +272,9 @@ async def test_a_profile_says_what_counts_and_what_it_does_not_know_is_refused(
             {"auto_tag": 1},
         ]
         for profile in profiles:
-            with pytest.raises(InvalidInput):
+            with pytest.raises(InvalidInput) as refusal:
                 await run(plain, "/mem search tea", profile=profile)
+            assert refusal.value.field in ("profile", *(f"profile.{name}" for name in profile))
         others: list[dict[str, Any]] = [
             {"scope": "nowhere"},
             {"scope": 7},

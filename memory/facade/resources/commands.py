@@ -21,9 +21,11 @@ from memory.facade.runtime.request_ids import check_request_id
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import preferences
 from memory.facade.write_options import WriteOptions
+from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor, Prompt
 
 TENANT = "tenant"
+_IN_PROFILE = {"half_life": "age_half_life_days", "decay_floor": "age_floor"}
 MOST_BYTES_OF_ID = 200
 
 
@@ -111,13 +113,7 @@ class Commands:
             None if readable is None else tuple(dict.fromkeys(readable)),
             None if conversation is None else validation.identifier("conversation", conversation),
             None if agent is None else validation.identifier("agent", agent),
-            preferences(
-                {"conversation_id": conversation},
-                intent=flag("profile.intent_routing", wanted.get("intent_routing", True)),
-                age_decay=flag("profile.age_decay", wanted.get("age_decay", True)),
-                half_life=wanted.get("age_half_life_days") if wanted.get("age_decay", True) else None,
-                decay_floor=wanted.get("age_floor") if wanted.get("age_decay", True) else None,
-            ),
+            _preferences(wanted, conversation),
             flag("profile.search_expand", wanted.get("search_expand", False)),
             _enrichment_options(wanted),
             None if advisor is None else as_advisor(advisor),
@@ -159,6 +155,23 @@ def _request_id(given: object) -> str | None:
             "request_id", f"exceeds {MOST_BYTES_OF_ID} bytes. Pass a shorter id, such as str(uuid.uuid4())"
         )
     return checked
+
+
+def _preferences(profile: Profile, conversation: str | None) -> Preferences:
+    """Return the boosts and the ageing of searches with this profile."""
+    ages = flag("profile.age_decay", profile.get("age_decay", True))
+    try:
+        return preferences(
+            {"conversation_id": conversation},
+            intent=flag("profile.intent_routing", profile.get("intent_routing", True)),
+            age_decay=ages,
+            half_life=profile.get("age_half_life_days") if ages else None,
+            decay_floor=profile.get("age_floor") if ages else None,
+        )
+    except InvalidInput as error:
+        if (name := _IN_PROFILE.get(error.field)) is None:
+            raise
+        raise InvalidInput(f"profile.{name}", error.problem) from None
 
 
 def _profile(given: Profile | None) -> Profile:
