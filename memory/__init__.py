@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from memory.policies.promotion import Policy as Policy
     from memory.policies.promotion import PromotionRule as PromotionRule
     from memory.policies.quotas import Quota as Quota
+    from memory.policies.ranking.fusion import fuse as fuse
     from memory.policies.record_facts import RecordFacts as RecordFacts
     from memory.policies.retention import RetentionRule as RetentionRule
     from memory.policies.single_conditions import AccessCountAtLeast as AccessCountAtLeast
@@ -248,6 +249,7 @@ _HOMES = {
     "memory.policies.quotas": ("Quota",),
     "memory.policies.retention": ("RetentionRule",),
     "memory.policies.conditions": ("RuleCondition",),
+    "memory.policies.ranking.fusion": ("fuse",),
     "memory.policies.record_facts": ("RecordFacts",),
     "memory.policies.compaction_thresholds": ("MessageThreshold", "TurnThreshold"),
     "memory.policies.window": ("TokenThreshold",),
@@ -378,6 +380,7 @@ __all__ = [
     "WrongArguments",
     "WrongEventLoop",
     "__version__",
+    "fuse",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any name

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from memory.domain import validation
+from memory.domain.errors import InvalidInput
+
 # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and
 # individual Rank Learning Methods" (2009).
 RRF_K = 60
@@ -18,12 +21,28 @@ def fuse(
     Each ranking, best first, gives an id `weight / (60 + rank)`, with ranks from 1.
     Ties are ordered by id. A single ranking keeps its order. An id that a ranking
     repeats counts at its first place.
+
+    Args:
+        rankings: Ids, best first, under a name for each ranking.
+        weights: By name of the ranking; 1 where there is none.
+
+    Returns:
+        Each id once, with its score, best first.
+
+    Raises:
+        InvalidInput: A ranking is no list, or a weight is negative, not finite or of no
+            ranking.
     """
+    for name, weight in (weights or {}).items():
+        if name not in rankings:
+            raise InvalidInput(f"weights.{name}", "there is no ranking with this name")
+        if validation.number(f"weights.{name}", weight) < 0:
+            raise InvalidInput(f"weights.{name}", f"must be zero or more, not {weight}")
     given: dict[str, list[float]] = {}
     for name, ids in rankings.items():
         weight = 1.0 if weights is None else weights.get(name, 1.0)
         first: dict[str, float] = {}
-        for rank, record_id in enumerate(ids, start=1):
+        for rank, record_id in enumerate(validation.sequence(f"rankings.{name}", ids), start=1):
             first.setdefault(record_id, weight / (RRF_K + rank))
         for record_id, part in first.items():
             given.setdefault(record_id, []).append(part)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import memory
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.storage.collections import ENTRIES
@@ -184,6 +185,21 @@ def test_a_heavier_ranking_counts_for_more() -> None:
     rankings = {"words": ["a", "b"], "meaning": ["b", "a"]}
     assert [i for i, _ in fuse(rankings, {"meaning": 2.0})] == ["b", "a"]
     assert [i for i, _ in fuse(rankings, {"words": 2.0})] == ["a", "b"]
+
+
+@pytest.mark.behaviour("D86")
+def test_wrong_rankings_and_weights_are_refused_by_name() -> None:
+    assert memory.fuse is fuse
+    wrong: list[tuple[Any, Any, str]] = [
+        ({"words": "ab"}, None, "rankings.words"),
+        ({"words": ["a"]}, {"meaning": 1.0}, "weights.meaning"),
+        ({"words": ["a"]}, {"words": -1.0}, "weights.words"),
+        ({"words": ["a"]}, {"words": float("nan")}, "weights.words"),
+    ]
+    for rankings, weights, field in wrong:
+        with pytest.raises(InvalidInput) as refusal:
+            fuse(rankings, weights)
+        assert refusal.value.field == field
 
 
 def _record(name: str, **texts: str) -> Record:
