@@ -45,7 +45,7 @@ OF_LIBRARY = {
 """The parameters here, by the arguments of the library."""
 DECAYS = "on, off or a number of days"
 NO_SCOPE = Scope.user("~")
-"""What a search of an empty tenant names, so that its arguments are checked too."""
+"""The scope of a search of an empty tenant: its arguments are checked there too."""
 
 
 class ListQuery(BaseModel):
