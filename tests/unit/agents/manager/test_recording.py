@@ -18,6 +18,7 @@ from memory.agents.manager.recording import Recording
 from memory.agents.manager.spool import STREAMS, Log, Position
 from memory.domain.errors import Conflict, StoreUnavailable
 from memory.domain.session import SessionInfo
+from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.tasks.runs import Runs
 from tests.acceptance.support import Clock
 
@@ -314,7 +315,7 @@ async def test_who_dies_before_the_session_of_a_run_is_gone_leaves_it_to_be_resu
         raise StoreUnavailable("mid", "away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "delete", away)
+        patched.setattr(SessionRecords, "expire", away)
         assert await recording.close() is False
     assert await managing(memory, store).resume() == 1
     left = await memory.sessions.get("extraction/r1")
@@ -505,14 +506,14 @@ async def test_a_run_that_is_recorded_again_while_its_session_goes_has_another(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, goes, may_go = Heard(), asyncio.Event(), asyncio.Event()
-    delete = Session.delete
+    expire = SessionRecords.expire
 
-    async def slow(session: Session) -> bool:
+    async def slow(sessions: SessionRecords, tenant: str, session_id: str) -> None:
         goes.set()
         await may_go.wait()
-        return await delete(session)
+        await expire(sessions, tenant, session_id)
 
-    monkeypatch.setattr(Session, "delete", slow)
+    monkeypatch.setattr(SessionRecords, "expire", slow)
     manager = managing(memory, store)
     ending = await manager.record(run_id="r1")
     await ending.add(user("one"))
