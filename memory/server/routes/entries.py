@@ -44,7 +44,6 @@ from memory.server.requests import (
 
 router = APIRouter(prefix="/v1/memory/entries", tags=["entries"])
 OF_LIBRARY = {"supersedes": "supersedes_ids"}
-NOT_ACTIVE = "entry not found or already invalidated"
 AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
 KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]
 
@@ -184,7 +183,8 @@ async def invalidate_entry(
     if_match: IfMatch = None,
 ) -> Response:
     """End the validity of an entry. It stays readable with `as_of`."""
-    wanted = await full_id(caller, entry_id, missing=NOT_ACTIVE)
+    not_active = "entry not found or already invalidated"
+    wanted = await full_id(caller, entry_id, missing=not_active)
     ended = await caller.memory.entries.invalidate(
         wanted,
         None if body is None else body.when,
@@ -192,7 +192,7 @@ async def invalidate_entry(
         request_id=request_id_of(caller, idempotency_key),
     )
     if not ended:
-        raise Problem(404, "not_found", NOT_ACTIVE)
+        raise Problem(404, "not_found", not_active)
     return json_response({"invalidated": True, "id": wanted})
 
 
