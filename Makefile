@@ -50,7 +50,7 @@ QUICK_TESTS := tests/unit/domain tests/unit/policies tests/unit/ports tests/unit
 ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick nightly fitness conformance branches check lint format docs simulate model noticed prove bench up down image lock install install-dev clean
+.PHONY: help demo test quick nightly fitness conformance branches check lint lint-types lint-style lint-imports lint-documents format docs simulate model noticed prove bench up down image lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -78,7 +78,7 @@ quick: $(DEV)
 
 nightly: $(DEV)
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/simulation tests/model tests/faults tests/topologies
-	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/mcp tests/unit tests/contract/test_example_adapter.py tests/contract/test_installed.py -m nightly
+	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/mcp tests/server tests/unit tests/meta tests/contract/test_example_adapter.py tests/contract/test_installed.py -m nightly
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth quick
 	MEMORY_REQUIRE= $(BIN)/python $(RUN_TESTS) --numprocesses 1 tests/unit -m processor
 	$(MAKE) branches
@@ -106,11 +106,20 @@ branches: $(DEV)
 check: lint
 	@$(PYTEST) -m "not server"
 
-lint: $(DEV)
+# In parts, so that CI does two at once.
+lint: lint-types lint-style lint-imports lint-documents
+
+lint-types: $(DEV)
+	$(BIN)/mypy
+
+lint-style: $(DEV)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy
+
+lint-imports: $(DEV)
 	$(BIN)/lint-imports
+
+lint-documents: $(DEV)
 	$(BIN)/python -m tools.behaviours --check
 	$(BIN)/python -m tools.blocking_stub --check
 	$(BIN)/python -m tools.support_matrix --check

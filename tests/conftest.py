@@ -84,10 +84,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     asked = set()
     for item in items:
         test = item.nodeid.partition("[")[0]
-        again = item.get_closest_marker("one_case") is not None and test in asked
-        if again or not LEFT_TO_NIGHTLY.isdisjoint({item.nodeid, test}):
+        of_one_case = item.get_closest_marker("one_case") is not None
+        if (of_one_case and test in asked) or not LEFT_TO_NIGHTLY.isdisjoint({item.nodeid, test}):
             item.add_marker(pytest.mark.nightly)
-        elif item.get_closest_marker("one_case") is not None:
+        if of_one_case:
             asked.add(test)
     left_out = {item for item in items if _is_left_out(config, item)}
     config.hook.pytest_deselected(items=list(left_out))

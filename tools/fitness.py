@@ -20,6 +20,7 @@ import sys
 import venv
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -31,6 +32,8 @@ FITNESS = ROOT / "tests" / "fitness"
 ENVIRONMENTS = ROOT / ".fitness"
 LOCK = ROOT / "requirements" / "dev.lock"
 CI = ("langgraph_store", "langgraph_checkpointer", "openai_session")
+AT_ONCE = 2
+"""How many frameworks are tested at the same time; what each says is printed at its end."""
 BACKENDS = ("sqlite", "redis", "postgresql", "qdrant_edge")
 """Where every adapter runs: the default file, and Redis + PostgreSQL + Edge."""
 
@@ -51,7 +54,7 @@ def make_environment(name: str) -> Path:
         return python
     shutil.rmtree(folder, ignore_errors=True)
     print(f"Making .fitness/{name} …", flush=True)
-    venv.create(folder, with_pip=True)
+    venv.create(folder, with_pip=False)
     pinned = ("--require-hashes", "--only-binary", ":all:", "-r", str(LOCK))
     _install(python, *pinned)
     _install(python, "-r", str(requirements))
@@ -64,15 +67,19 @@ def make_environment(name: str) -> Path:
 
 def _unpack(python: Path, pinned: Path, folder: Path) -> None:
     options = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes")
-    command = [str(python), "-m", "pip", "download", "-q", *options, "-r", str(pinned), "-d", str(folder)]
-    subprocess.run(command, check=True)
+    _pip(python, "download", *options, "-r", str(pinned), "-d", str(folder))
     for archive in folder.glob("*.tar.gz"):
         shutil.unpack_archive(archive, folder, filter="data")
 
 
 def _install(python: Path, *arguments: str) -> None:
     if not install.uv_install(0, *arguments, python=python):
-        subprocess.run([str(python), "-m", "pip", "install", "-q", *arguments], check=True)
+        _pip(python, "install", *arguments)
+
+
+def _pip(python: Path, *arguments: str) -> None:
+    """Run this environment's pip for another, which has none of its own."""
+    subprocess.run([sys.executable, "-m", "pip", "--python", str(python), "-q", *arguments], check=True)
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,11 @@ def run(name: str, flags: Sequence[str], *, in_ci: bool) -> Outcome:
         **({} if in_ci else {"MEMORY_NIGHTLY": "1"}),
     }
     command = [str(python), "-m", "pytest", "-q", f"--junitxml={report}", "-o", "filterwarnings=default"]
-    ended = subprocess.run([*command, str(FITNESS / name), *flags], cwd=ROOT, env=environment)
+    command += [str(FITNESS / name), *flags]
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    print(f"{name}:\n{ended.stdout}", flush=True)
     return read_outcome(report, ended.returncode)
 
 
@@ -146,7 +157,11 @@ def main(arguments: Iterable[str]) -> int:
     if unknown := [name for name in names if name not in known]:
         print(f"{', '.join(unknown)}: no such framework. There are {', '.join(known)}")
         return 2
-    outcomes = {name: run(name, flags, in_ci=in_ci) for name in names or known}
+    names = names or known
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        outcomes = dict(
+            zip(names, threads.map(lambda name: run(name, flags, in_ci=in_ci), names), strict=True)
+        )
     print("\n| framework | passed | failed | not applicable (why) |\n|---|---|---|---|")
     for name, outcome in outcomes.items():
         print(outcome.row(name))

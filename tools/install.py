@@ -8,12 +8,14 @@ is installed editable.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
 import sys
 import sysconfig
 import time
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,16 +82,13 @@ def uv_install(total: int, *arguments: str, python: Path = PYTHON) -> bool:
     succeed.
     """
     begun = time.monotonic()
-    if subprocess.run(
-        [*PIP, "install", "-q", "--require-hashes", "--only-binary", ":all:", "-r", str(UV_LOCK)],
-        capture_output=True,
-    ).returncode:
+    if not _has_uv():
         return False
     if total:
         print(f"Installing {total} packages …", flush=True)
-    configured = {name: _pip_setting(name) for name in ("index-url", "cert")}
-    index = ("--default-index", configured["index-url"]) if configured["index-url"] else ()
-    certificates = {"SSL_CERT_FILE": configured["cert"]} if configured["cert"] else {}
+    configured = _pip_settings()
+    index = ("--default-index", configured["index-url"]) if "index-url" in configured else ()
+    certificates = {"SSL_CERT_FILE": configured["cert"]} if "cert" in configured else {}
     command = [str(UV), "pip", "install", "-q", "--python", str(python), *index, *arguments]
     if subprocess.run(command, env={**os.environ, **certificates}, capture_output=True).returncode:
         return False
@@ -98,15 +97,24 @@ def uv_install(total: int, *arguments: str, python: Path = PYTHON) -> bool:
     return True
 
 
-def _pip_setting(name: str) -> str:
-    """What pip is told by the environment or by a configuration file; empty where by
-    neither.
-    """
-    for place in (":env:", "global", "install"):
-        told = subprocess.run([*PIP, "config", "get", f"{place}.{name}"], capture_output=True, text=True)
-        if not told.returncode:
-            return told.stdout.strip()
-    return ""
+@cache
+def _has_uv() -> bool:
+    """Install uv where it is missing; False where it cannot be had."""
+    install = [*PIP, "install", "-q", "--require-hashes", "--only-binary", ":all:", "-r", str(UV_LOCK)]
+    return subprocess.run(install, capture_output=True).returncode == 0
+
+
+@cache
+def _pip_settings() -> dict[str, str]:
+    """What pip is told by the environment or by a configuration file."""
+    told = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True).stdout
+    settings = dict(line.split("=", 1) for line in told.splitlines())
+    return {
+        name.removeprefix(f"{place}."): str(ast.literal_eval(settings[name]))
+        for place in ("install", "global", ":env:")  # the last counts
+        for name in settings
+        if name.startswith(f"{place}.")
+    }
 
 
 def compile_all(kind: str) -> None:

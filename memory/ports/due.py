@@ -73,7 +73,7 @@ async def due_by_queries(
         if inner is None and collection.name in idle:
             number += QUESTIONS - number % QUESTIONS
             continue
-        why, query = _questions(collection, now, expired.get(collection))[number % QUESTIONS]
+        why, query = _question(number % QUESTIONS, collection, now, expired.get(collection))
         page = Page() if query is None else await ask(replace(query, limit=limit - len(rows), cursor=inner))
         rows += [
             _row(collection, why, found)
@@ -84,24 +84,27 @@ async def due_by_queries(
     return DuePage(tuple(rows), cursor_at(number, inner, of))
 
 
-def _questions(
-    collection: Collection, now: datetime, expired: datetime | None
-) -> tuple[tuple[DueReason, Query | None], ...]:
-    """Return the queries; None in place of one that is not asked.
+def _question(
+    number: int, collection: Collection, now: datetime, expired: datetime | None
+) -> tuple[DueReason, Query | None]:
+    """Return one query of a collection; None in place of one that is not asked.
 
     Their number is constant, so a cursor can count them.
     """
-    owing, over = Eq("owing", True), Lt("discard_at", now)
-    return (
-        (DueReason.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)),
-        (DueReason.OWES, Query(collection, Everywhere(), owing, types=LEFT)),
-        (DueReason.ARRIVING, _records(collection, None, Role.ARRIVING)),
-        (
-            DueReason.EXPIRED,
-            None if expired is None else _records(collection, Lt("expires_at", expired), Role.HOME),
-        ),
-        (DueReason.DISCARD, Query(collection, Everywhere(), And((over, Not(owing))), types=LEFT)),
-    )
+    owing = Eq("owing", True)
+    match number:
+        case 0:
+            return DueReason.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)
+        case 1:
+            return DueReason.OWES, Query(collection, Everywhere(), owing, types=LEFT)
+        case 2:
+            return DueReason.ARRIVING, _records(collection, None, Role.ARRIVING)
+        case 3:
+            over = None if expired is None else _records(collection, Lt("expires_at", expired), Role.HOME)
+            return DueReason.EXPIRED, over
+        case _:
+            idle = And((Lt("discard_at", now), Not(owing)))
+            return DueReason.DISCARD, Query(collection, Everywhere(), idle, types=LEFT)
 
 
 def _records(collection: Collection, part: Condition | None, *roles: Role) -> Query:

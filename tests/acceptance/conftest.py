@@ -8,6 +8,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.facade.memory import Memory
 from memory.orchestrator.storage.kinds import KINDS
 from tests.acceptance.support import Clock
-from tests.support import depth
+from tests.support import depth, edge_folders
 from tests.support.backends import marks_of, run_here
 from tests.support.placings import ORDINARY, PLACINGS, STORIES, Placing, forget
 
@@ -110,10 +111,25 @@ def keeping_bytes(*more: str) -> Any:
 
     @pytest.fixture(params=asked(everywhere))
     def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-        yield request.param(tmp_path) | {"embedder": "none"}
-        forget(tmp_path)
+        with placed(request.param, tmp_path) as tiers:
+            yield tiers
 
     return config
+
+
+@contextmanager
+def placed(place: Callable[[Path], dict[str, Any]], folder: Path) -> Iterator[dict[str, Any]]:
+    """A configuration, with nothing found by meaning, so that tests are fast. Where CI
+    asks Edge, its shard stays open from test to test.
+    """
+    if place is not PLACINGS[0].config or depth.NIGHTLY:
+        yield place(folder) | {"embedder": "none"}
+    else:
+        with edge_folders.kept_open() as edge:
+            (folder / "edge").symlink_to(edge)
+            yield place(folder) | {"embedder": "none"}
+            (folder / "edge").unlink()
+    forget(folder)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -147,14 +163,12 @@ def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def config(request: pytest.FixtureRequest, tmp_path: Path, _template: Path) -> Iterator[dict[str, Any]]:
-    """Where the tiers are; nothing is found by meaning, so that tests are fast."""
-    place: Callable[[Path], dict[str, Any]] = request.param
-    placed = place(tmp_path) | {"embedder": "none"}
-    for name in FILES:
-        if f"sqlite:///{tmp_path / name}" in placed["tiers"].values():
-            shutil.copy(_template, tmp_path / name)
-    yield placed
-    forget(tmp_path)
+    """Where the tiers are."""
+    with placed(request.param, tmp_path) as tiers:
+        for name in FILES:
+            if f"sqlite:///{tmp_path / name}" in tiers["tiers"].values():
+                shutil.copy(_template, tmp_path / name)
+        yield tiers
 
 
 @pytest.fixture

@@ -134,9 +134,8 @@ async def state_of(memory: Memory) -> list[Any]:
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=[] if one in IN_CI else pytest.mark.nightly) for one in CALLS]
 )
-@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
 async def test_a_change_cut_off_anywhere_is_repeated_safely(
-    name: str, applied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = tmp_path / "base"
     base.mkdir()
@@ -150,4 +149,4 @@ async def test_a_change_cut_off_anywhere_is_repeated_safely(
         done = await asyncio.create_task(make(), context=Context())  # as another process
         return None if name in UNKNOWN else shown(done)
 
-    await check_cut_off(call, state_of, base, tmp_path, applied=applied, patch=monkeypatch)
+    await check_cut_off(call, state_of, base, tmp_path, monkeypatch)

@@ -116,10 +116,9 @@ def _summary(entries: Sequence[Entry]) -> str:
 
 
 @contextmanager
-def cut_off_at(number: int, *, applied: bool, patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Let the store call of this number fail, and all later ones: as if killed.
-
-    With `applied`, that call itself takes effect, and only its answer is lost.
+def cut_off_at(number: int, patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Lose the answer of the store call of this number, and let all later ones fail: as
+    if killed.
     """
     seen: list[str] = []
 
@@ -130,7 +129,7 @@ def cut_off_at(number: int, *, applied: bool, patch: pytest.MonkeyPatch) -> Iter
             seen.append(name)
             if len(seen) < number:
                 return await original(self, *args, **kwargs)
-            if len(seen) == number and applied:
+            if len(seen) == number:
                 await original(self, *args, **kwargs)
             raise StoreError(self.name, "cut off")
 
@@ -162,9 +161,8 @@ async def state_of(memory: Memory) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
 async def test_a_call_cut_off_anywhere_is_repeated_safely(
-    name: str, applied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = tmp_path / "base"
     base.mkdir()
@@ -174,7 +172,7 @@ async def test_a_call_cut_off_anywhere_is_repeated_safely(
     async def call(memory: Memory) -> Any:
         return _shown(await OPERATIONS[name](memory, given))
 
-    await check_cut_off(call, state_of, base, tmp_path, applied=applied, patch=monkeypatch)
+    await check_cut_off(call, state_of, base, tmp_path, monkeypatch)
 
 
 async def check_cut_off(
@@ -182,29 +180,26 @@ async def check_cut_off(
     state_of: Callable[[Memory], Awaitable[Any]],
     base: Path,
     tmp_path: Path,
-    *,
-    applied: bool,
     patch: pytest.MonkeyPatch,
 ) -> None:
-    """Cut a call off at each store call; its repeat must bring the state of a whole call.
+    """Cut a call off after each write; its repeat must bring the state of a whole call.
 
-    A read whose answer is lost is a read that was not made: with `applied`, only writes
-    are cut off.
+    Whoever is cut off at a read, or before a write, leaves what the write before left.
     """
     whole = _copy(base, tmp_path / "whole")
     async with Memory(whole, embedder="none") as memory:
-        with cut_off_at(MOST_CALLS, applied=False, patch=patch) as made:
+        with cut_off_at(MOST_CALLS, patch) as made:
             await call(memory)
         await memory.admin.sweep()
         expected = await state_of(memory)
     for number in range(1, MOST_CALLS):
-        if applied and number <= len(made) and made[number - 1] not in WRITES:
+        if number <= len(made) and made[number - 1] not in WRITES:
             continue
         path = _copy(base, tmp_path / f"cut{number}")
         first = None
         killed = Memory(path, embedder="none")
         await killed.open()
-        with cut_off_at(number, applied=applied, patch=patch) as seen:
+        with cut_off_at(number, patch) as seen:
             with suppress(MemoryTiersError):
                 first = await call(killed)
             calls = len(seen)

@@ -83,7 +83,7 @@ def test_the_installed_library_is_not_the_checkout(programs: Path, elsewhere: Pa
 IN_ONE_PROCESS = """
 import os, runpy, sys
 import memory.agents.manager, memory.agents.providers, memory.adapters.embedders.wordllama, numpy, tokenizers
-with memory.BlockingMemory("sqlite:///warm.db", embedder="none") as warm:
+with memory.BlockingMemory("sqlite:///warm.db") as warm:
     warm.write("warm", scope="user:warm")
     assert warm.search("warm", scope="user:warm")
 for folder in sys.argv[1:]:
@@ -124,6 +124,7 @@ def ran(
     for (page, number), folder in folders.items():
         (folder / "snippet.py").write_text(blocks("python", PAGES[page])[number])
     clean = {name: value for name, value in wheels.environment().items() if not name.startswith("MEMORY")}
+    clean["TOKENIZERS_PARALLELISM"] = "false"  # it starts threads, and a process with threads forks badly
     subprocess.run(
         [str(programs / "python"), "-W", "error", "-c", IN_ONE_PROCESS, *map(str, folders.values())],
         cwd=tmp_path_factory.mktemp("none"),

@@ -429,7 +429,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     # sweeps
     "graves-are-forgotten-early": Mutation(
-        due, "_questions", 'Lt("discard_at", now)', 'Not(Lt("discard_at", now))', ("sweep.purge",)
+        due, "_question", 'Lt("discard_at", now)', 'Not(Lt("discard_at", now))', ("sweep.purge",)
     ),
     "graves-are-never-forgotten": Mutation(
         maintenance, "Maintenance._forget", "if not rows:", "if True:", ("sweep.purge",)

@@ -10,13 +10,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from contextlib import contextmanager
+from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from memory.ports.collections import Collection
 from tests.support import quick_folders
+
+LONG = 1_000
+"""Vectors longer than this make each segment large, also for what comes after them."""
 
 
 def begun(folder: Path, collections: Sequence[Collection]) -> Path:
@@ -26,6 +32,69 @@ def begun(folder: Path, collections: Sequence[Collection]) -> Path:
     if sys.platform == "linux" and not quick_folders.there_is_one():
         copied(_empty(tuple(collections)), folder)
     return folder
+
+
+@contextmanager
+def kept_open() -> Iterator[Path]:
+    """A folder with an empty store in its `data`, whose shard stays open between the memories
+    that use it in turn: making and reading its indexes takes longer than most tests.
+    """
+    from qdrant_edge import Filter, UpdateOperation
+
+    from memory.adapters.qdrant.edge import EdgeEngine
+    from memory.adapters.qdrant.edge_folder import dimensions_of
+
+    load, let_go = EdgeEngine._load, EdgeEngine._let_go
+    shard = _kept.folder / "data" / "shard"
+    if not _kept.is_open() or max(dimensions_of(shard), default=0) > LONG:
+        _kept.close()
+    else:
+        _kept.shard.update(UpdateOperation.delete_points_by_filter(Filter()))
+
+    def take_over(engine: EdgeEngine) -> None:
+        ours = engine._folder.shard == shard
+        if not ours or not _kept.is_open():
+            load(engine)
+            _kept.shard = engine._shard if ours else _kept.shard
+            return
+        engine._shard, engine._dimensions, engine._logged = _kept.shard, engine._folder.dimensions(), 0
+
+    def leave_open(engine: EdgeEngine) -> None:
+        if engine._shard is _kept.shard:
+            engine._shard = None
+        let_go(engine)
+
+    with patch.object(EdgeEngine, "_load", take_over), patch.object(EdgeEngine, "_let_go", leave_open):
+        yield _kept.folder
+
+
+class _Kept:
+    """The shard that stays open in this process."""
+
+    def __init__(self) -> None:
+        self.shard: Any = None
+
+    @cached_property
+    def folder(self) -> Path:
+        folder = quick_folders.new(otherwise=Path(tempfile.gettempdir()))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def is_open(self) -> bool:
+        """Whether it is; a vacuum closes it and opens another."""
+        try:
+            return self.shard is not None and self.shard.info() is not None
+        except Exception:  # noqa: BLE001 - Edge raises plain exceptions
+            return False
+
+    def close(self) -> None:
+        if self.is_open():
+            self.shard.close()
+        self.shard = None
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+
+
+_kept = _Kept()
 
 
 def copied(folder: Path, to: Path) -> None:

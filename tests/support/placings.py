@@ -86,9 +86,10 @@ def _mariadb() -> str:
 
 
 def _edge(folder: Path) -> str:
-    place = quick_folders.new(otherwise=folder)
-    (folder / "edge").symlink_to(place)
-    return f"qdrant+edge:///{edge_folders.begun(place / 'data', KINDS.collections)}"
+    link = folder / "edge"
+    if not link.is_symlink():
+        link.symlink_to(quick_folders.new(otherwise=folder))
+    return f"qdrant+edge:///{edge_folders.begun(link.resolve() / 'data', KINDS.collections)}"
 
 
 def forget(folder: Path) -> None:

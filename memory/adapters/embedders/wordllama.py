@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,12 @@ class WordLlamaEmbedder:
         return [row.tobytes() if ok else b"" for row, ok in zip(vectors, usable, strict=True)]
 
 
+@cache
 def _load() -> tuple[Any, Any]:
-    """Load the tokenizer and the table: one row of half-precision numbers per token."""
+    """Load the tokenizer and the table: one row of half-precision numbers per token.
+
+    Nothing changes them, so all embedders of a process share them.
+    """
     import numpy
     from tokenizers import Tokenizer
 

@@ -30,7 +30,6 @@ from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
 from memory.policies.window_exit import WindowExitFunction
 from memory.ports.advisor import Advisor
-from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
@@ -115,9 +114,8 @@ class Flaky(InMemoryStore):
     async def delete_matching(self, *args: Any, **kwargs: Any) -> Any:
         return await self._call("delete_matching", *args, **kwargs)
 
-    async def _due(self, *args: Any, **kwargs: Any) -> Any:
-        """Question by question, each of which may fail."""
-        return await BaseStore._due(self, *args, **kwargs)
+    async def due(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._call("due", *args, **kwargs)
 
 
 async def held(count: int = 1) -> None:

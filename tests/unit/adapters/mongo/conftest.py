@@ -39,6 +39,11 @@ def backend(name: str) -> list[pytest.MarkDecorator]:
 ALONE = backend("mongo")
 REPLICA_SET = backend("mongo_replica_set")
 BOTH = [pytest.param(name, marks=backend(name), id=name) for name in ("mongo", "mongo_replica_set")]
+EITHER = [
+    BOTH[0],
+    pytest.param("mongo_replica_set", marks=[*REPLICA_SET, pytest.mark.nightly], id="mongo_replica_set"),
+]
+"""For what is the same on both: CI asks the server that the contract asks little."""
 
 
 @pytest.fixture

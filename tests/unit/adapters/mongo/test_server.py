@@ -48,9 +48,9 @@ from memory.ports.query import (
 from memory.ports.record import Corrupt, Key, Partition, Record, Role
 from memory.ports.writes import Absent, Always, Newer, Put, Status
 from tests.support.mongo_servers import Mongo
-from tests.unit.adapters.mongo.conftest import BOTH, Raw
+from tests.unit.adapters.mongo.conftest import EITHER, Raw
 
-pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
+pytestmark = pytest.mark.parametrize("server", EITHER, indirect=True)
 
 OPERATORS = [
     '{"$ne": 1}',

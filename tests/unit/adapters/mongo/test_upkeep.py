@@ -39,9 +39,9 @@ from memory.ports.writes import (
     When,
     Write,
 )
-from tests.unit.adapters.mongo.conftest import BOTH, Raw
+from tests.unit.adapters.mongo.conftest import EITHER, Raw
 
-pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
+pytestmark = pytest.mark.parametrize("server", EITHER, indirect=True)
 
 
 async def _delete_one(store: MongoStore) -> None:

@@ -33,6 +33,7 @@ pytestmark = ON_SERVER
 
 
 CHECKSUM = checksum_column(SAMPLES)
+VECTOR = "vector = decode('00', 'hex')"
 
 
 def full(n: int, version: int = 1) -> Record:
@@ -52,12 +53,11 @@ async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> Non
     assert await raw(f"UPDATE {{s}}.memory_samples SET {change} WHERE id = $1 RETURNING id", key_of(n).id)  # noqa: S608
 
 
-@pytest.mark.parametrize("server", BOTH, indirect=True)
 @pytest.mark.parametrize(
     "change",
     [
         "text_title = 'forged'", "body = '{\"n\":7}'", "body = NULL", "version = version + 1", "role = 'replica'", "role = 'x'", "owed = NULL",
-        "owed = '7'", "tier = 'x'", "accesses = 9", "vector = decode('00', 'hex')", "created_at = created_at + 1",
+        "owed = '7'", "tier = 'x'", "accesses = 9", VECTOR, "created_at = created_at + 1",
         f"{CHECKSUM} = 0", "generation = 1", "confidence = 0.25", "tags = NULL", "tags = '{b,a}'", "scope = 'user:bob'", "epoch = 'e'",
         "valid_from = NULL", "note = '{}'",
     ],
@@ -65,6 +65,7 @@ async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> Non
 async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
     store: PostgresStore, raw: Raw, change: str
 ) -> None:
+    """With pgvector, only the column of vectors is another one."""
     await apply_all(store, *[put(full(n)) for n in range(3)])
     await damage(raw, 1, change)
     for _ in range(2):
@@ -77,6 +78,11 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
         if store.capabilities.semantic:
             near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
             assert {h.head.key for h in near} == {key_of(0), key_of(2)}
+
+
+@pytest.mark.parametrize("server", BOTH[1:], indirect=True)
+async def test_a_changed_vector_of_pgvector_is_corrupt(store: PostgresStore, raw: Raw) -> None:
+    await test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store, raw, VECTOR)
 
 
 @pytest.mark.parametrize("first", ["query", "search"])
