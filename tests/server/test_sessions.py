@@ -313,6 +313,27 @@ async def test_a_window_is_replaced_whatever_other_requests_have_read(api: Api, 
     assert await window(ada) == ["a", "z"]
 
 
+async def test_a_window_is_replaced_as_it_was_read(ada: Client) -> None:
+    await create(ada)
+    await append(ada, "a", "b")
+    read = await ada.send("GET", f"{S}/window")
+    tag = read.headers["ETag"]
+    assert tag == f'"{read.json()["window_version"]}"'
+    assert (await ada.send("GET", f"{S}/window", headers={"If-None-Match": tag})).status_code == 304
+    assert "ETag" not in (await ada.send("GET", f"{S}/window?last=1")).headers
+    new = {"messages": [*read.json()["messages"][1:], {"role": "user", "content": "c"}]}
+    await append(ada, "late")
+    problem = await ada.problem(412, "PUT", f"{S}/window", new, headers={"If-Match": tag})
+    assert problem["code"] == "version_conflict"
+    assert await window(ada) == ["a", "b", "late"]
+    assert problem["current_version"] == (await ada.call("GET", f"{S}/window"))["window_version"]
+    tag = f'"{problem["current_version"]}"'
+    await ada.call("PUT", f"{S}/window", new, headers={"If-Match": tag})
+    assert await window(ada) == ["b", "c"]
+    await ada.problem(412, "PUT", f"{S}/window", new, headers={"If-Match": tag})
+    await ada.problem(400, "PUT", f"{S}/window", new, headers={"If-Match": "W/weak"})
+
+
 async def test_messages_leave_the_window_and_come_back(ada: Client) -> None:
     await create(ada, system="Be kind.")
     names = [one["id"] for one in await append(ada, "a", "b", "c", "d")]
