@@ -86,6 +86,21 @@ class DevAuthenticator:
         return self._caller
 
 
+def require_role(request: Request, role: Role) -> Caller:
+    """Return the caller of a request, if it has the role.
+
+    Raises:
+        Problem: 403: it has not.
+    """
+    caller: Caller = request.scope["caller"]
+    request.scope["role_needed"] = role  # for the audit log
+    if not caller.may(role):
+        raise Problem(
+            403, "forbidden", f"this call needs the role '{role}', and this key has '{caller.role}'"
+        )
+    return caller
+
+
 class _Need:
     """A dependency of a route: the caller, if it has the role."""
 
@@ -93,15 +108,7 @@ class _Need:
         self.role = role
 
     async def __call__(self, request: Request) -> Caller:
-        caller: Caller = request.scope["caller"]
-        request.scope["role_needed"] = self.role  # for the audit log
-        if not caller.may(self.role):
-            raise Problem(
-                403,
-                "forbidden",
-                f"this call needs the role '{self.role}', and this key has '{caller.role}'",
-            )
-        return caller
+        return require_role(request, self.role)
 
 
 Reader = Annotated[Caller, Depends(_Need("reader"))]

@@ -38,8 +38,9 @@ from memory.server.requests import (
     request_id_of,
     stream_of,
 )
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/memory/artifacts", tags=["artifacts"])
+router = APIRouter(prefix="/v1/memory/artifacts", tags=["artifacts"], route_class=ApiRoute)
 INERT: Final = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",

@@ -41,8 +41,9 @@ from memory.server.requests import (
     targets_of,
     wait_of,
 )
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/memory/entries", tags=["entries"])
+router = APIRouter(prefix="/v1/memory/entries", tags=["entries"], route_class=ApiRoute)
 OF_LIBRARY = {"supersedes": "supersedes_ids"}
 AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
 KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]

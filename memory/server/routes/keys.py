@@ -16,8 +16,9 @@ from memory.server.identity import ApiKey, KeyStore, check_tenant
 from memory.server.identity.key_text import key_id_of_request
 from memory.server.problems import Problem, bad_request
 from memory.server.requests import IdempotencyKey, UnstoredKey, not_found
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/admin/keys", tags=["keys"])
+router = APIRouter(prefix="/v1/admin/keys", tags=["keys"], route_class=ApiRoute)
 TenantName = Annotated[
     str | None, Query(description="Another tenant than the caller's; for operators.", max_length=255)
 ]

@@ -33,8 +33,9 @@ from memory.server.requests import (
     split_list,
     switch,
 )
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/memory", tags=["relations"])
+router = APIRouter(prefix="/v1/memory", tags=["relations"], route_class=ApiRoute)
 UNKNOWN_END = "both entries must exist, be active and belong to this tenant"
 AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
 KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]

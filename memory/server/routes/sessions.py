@@ -21,8 +21,9 @@ from memory.server.callers import Caller
 from memory.server.facade_calls import Values, hints_of
 from memory.server.operations import Operation, add_operations
 from memory.server.problems import bad_request
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["sessions"], route_class=ApiRoute)
 
 ORIGINAL = "original"
 _FORMAT = Annotated[
