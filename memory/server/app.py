@@ -18,7 +18,7 @@ from memory.server.identity.trail import AuditTrail
 from memory.server.limits import AdviceBudget
 from memory.server.metrics import Metrics, RequestMetrics
 from memory.server.openapi import describe
-from memory.server.paths import EncodedPaths
+from memory.server.paths import EncodedPaths, HeadRequests
 from memory.server.problems import add_problem_handlers
 from memory.server.routes import ROUTERS
 from memory.server.routes.health import Readiness
@@ -58,7 +58,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(EncodedPaths), *observers, trail, gate],
+        middleware=[Middleware(EncodedPaths), *observers, trail, gate, Middleware(HeadRequests)],
         generate_unique_id_function=_operation_id,
         # FastAPI's own spans have the query string, and its logs the text of errors
         telemetry={"tracing": False, "logs": False, "metrics": memory.config.telemetry},

@@ -293,6 +293,7 @@ class _Route:
             (name, getattr(one, name)) for one in values.get("changes", ()) for name in ("scope", "key")
         ]
         request.scope["audit_targets"] = [*targets_of(values), *changed]
+        request.scope["is_deletion"] = any(one.op == "delete" for one in values.get("changes", ()))
         asked = dict(values)
         if operation.prepare is not None:
             operation.prepare(caller, values)

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
@@ -326,6 +326,15 @@ def artifact_json(artifact: Artifact) -> dict[str, Any]:
 
 class ClosingResponse(StreamingResponse):
     """A stream that closes its source at once, also if the client goes away."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope.get("is_head"):
+            await super().__call__(scope, receive, send)
+            return
+        await cast("AsyncGenerator[bytes, None]", self.body_iterator).aclose()  # nothing is read
+        head = Response(status_code=self.status_code)
+        head.raw_headers = self.raw_headers
+        await head(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         async with aclosing(cast("AsyncGenerator[bytes, None]", self.body_iterator)):

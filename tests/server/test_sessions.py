@@ -143,6 +143,20 @@ async def test_bad_input_is_refused_by_field_and_nothing_is_stored(
     assert len((await ada.call("GET", "/v1/sessions"))["sessions"]) == 1
 
 
+async def test_a_problem_names_what_was_not_found(ada: Client) -> None:
+    await create(ada)
+    for method, path, named in (
+        ("GET", "/v1/sessions/none", {"session_id": "none"}),
+        ("GET", "/v1/sessions/none/window", {"session_id": "none"}),
+        ("GET", f"{S}/tasks/none", {"task_id": "none"}),
+        ("GET", f"{S}/messages/none", {"message_id": "none"}),
+        ("GET", "/v1/documents/item?scope=user:ada&key=none", {"key": "none"}),
+    ):
+        problem = await ada.problem(404, method, path)
+        assert {name: problem[name] for name in named} == named, path
+        assert "entry_id" not in problem, path
+
+
 async def test_a_reader_reads_and_changes_nothing(api: Api, ada: Client) -> None:
     await create(ada)
     await append(ada, "hello")
