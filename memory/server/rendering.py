@@ -216,9 +216,10 @@ class RelationView(BaseModel):
 
 
 class RelationList(BaseModel):
-    """Relations, newest first."""
+    """A page of relations, newest first."""
 
     relations: list[RelationView]
+    cursor: str | None = Field(description="Asks for the next page; null at the end.")
 
 
 class GraphView(BaseModel):

@@ -30,6 +30,8 @@ Limit = Annotated[
 Cursor = Annotated[
     str | None, Query(description="Continue after an earlier page, with the cursor that it returned.")
 ]
+AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
+KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(
