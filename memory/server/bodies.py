@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from memory.domain.corrections import did_you_mean
 from memory.domain.entry import EntryType
+from memory.domain.relation_labels import LABELS
 
 
 class RequestBody(BaseModel):
@@ -62,9 +63,7 @@ Tags: TypeAlias = Annotated[list[Annotated[str, field_of(minLength=1, maxLength=
 Title: TypeAlias = Annotated[str, field_of(minLength=1, maxLength=200)]
 Content: TypeAlias = Annotated[str, field_of(maxLength=65_536)]
 EntryKind: TypeAlias = Annotated[str, field_of(enum=[str(one) for one in EntryType])]
-RelationKind: TypeAlias = Annotated[
-    str, field_of(enum=["relates_to", "refines", "contradicts", "supersedes", "supports"])
-]
+RelationKind: TypeAlias = Annotated[str, field_of(enum=list(LABELS))]
 IfExists: TypeAlias = Annotated[str, field_of(enum=["error", "update", "replace", "keep"])]
 Share: TypeAlias = Annotated[float, field_of(minimum=0, maximum=1)]
 Reference: TypeAlias = str | int

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, Protocol, TypeAlias
+from typing import Annotated, Final, Protocol, get_args
 
 from fastapi import Depends, Request
 from starlette.datastructures import Headers
 
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, Subtree
+from memory.facade.config.identity import Role as Role
 from memory.facade.memory import Memory
 from memory.server.problems import Problem
 
-Role: TypeAlias = Literal["reader", "writer", "admin", "operator"]
-ROLES: Final[tuple[Role, ...]] = ("reader", "writer", "admin", "operator")
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """The roles, each with all rights of those before it."""
 
 

@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
 from memory.domain.entry import Entry
+from memory.domain.relation_labels import Label
 from memory.domain.results import as_json
 
 Moment = str
@@ -209,7 +210,7 @@ class RelationView(BaseModel):
     id: str
     source_id: str
     target_id: str
-    relation: Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
+    relation: Label
     created_at: Moment
     made_by: str | None
     note: str | None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, get_args
 
 from memory.domain import ids, validation
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.relation_labels import LABELS, SUPERSEDES
 from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.orphans import existing_keys, parents_of
@@ -23,9 +23,6 @@ from memory.ports.query import Eq, Order, Query, Tenant, Where, all_of, covers, 
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
-Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
-LABELS: tuple[str, ...] = get_args(Label)
-SUPERSEDES: Label = "supersedes"
 MADE_BY, NOTE = "made_by", "note"
 """In the body of a link that an advisor made: its model, and its explanation."""
 
