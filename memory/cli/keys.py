@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,13 +64,14 @@ async def create(
     """
     async with server_memory(cli) as memory:
         from memory.server.identity import KeyStore
+        from memory.server.identity.key_text import length_of
 
         key, text = await KeyStore(memory).create(
             cli.settings().tenant,
             role,  # type: ignore[arg-type]
             scopes=scope or (),
             name=name,
-            expires_in=None if expires is None else _length("expires", expires),
+            expires_in=None if expires is None else length_of("expires", expires),
         )
     _show_text(cli, key, text)
 
@@ -99,8 +99,9 @@ async def rotate(
     """Give a key a new text, and show it this once. The id stays."""
     async with server_memory(cli) as memory:
         from memory.server.identity import KeyStore
+        from memory.server.identity.key_text import length_of
 
-        key, text = await KeyStore(memory).rotate(key_id, overlap=_length("overlap", overlap))
+        key, text = await KeyStore(memory).rotate(key_id, overlap=length_of("overlap", overlap))
     _show_text(cli, key, text)
 
 
@@ -138,19 +139,6 @@ async def server_memory(cli: Cli) -> AsyncIterator[Memory]:
     async with Memory(alone) as memory:
         await require_durable(memory)
         yield memory
-
-
-def _length(field: str, text: str) -> timedelta:
-    from memory.domain.errors import InvalidInput
-    from memory.domain.time import parse_duration
-
-    try:
-        found = parse_duration(text)
-    except ValueError as error:
-        raise InvalidInput(field, str(error)) from None
-    if not isinstance(found, timedelta):  # an ISO 8601 duration, which only settings may have
-        raise InvalidInput(field, "should be a duration such as '30d', '5m' or '1h30m'")
-    return found
 
 
 def _show_text(cli: Cli, key: ApiKey, text: str) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -45,6 +48,14 @@ async def serve(
         bool | None,
         typer.Option("--behind-proxy", help="A proxy before the server ends TLS: any address is allowed."),
     ] = None,
+    access_log: Annotated[
+        bool | None,
+        typer.Option(
+            "--access-log/--no-access-log",
+            help="Write a line for each request to standard error: no query, body or key.",
+            show_default="--no-access-log",
+        ),
+    ] = None,
 ) -> None:
     """Serve the memory over HTTP until stopped.
 
@@ -57,6 +68,7 @@ async def serve(
     requests may end, for as long as --grace says.
     """
     require_extra()
+    from memory.domain.errors import ConfigError
     from memory.domain.scope import Scope
     from memory.server.app import create_app
     from memory.server.callers import DevAuthenticator
@@ -74,7 +86,14 @@ async def serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
         behind_proxy=behind_proxy,
+        access_log=access_log,
     )
+    if settings.models:
+        raise ConfigError(
+            f"server.models names {', '.join(settings.models)}, which mean the advisor of the memory, and the"
+            " command has none: an advisor is a function of a program. Remove the setting, or serve from a"
+            " program that passes advisor= to Memory (docs/guide/server.md shows one)"
+        )
     check_exposure(settings, dev=dev)
     check_tenant(memory.tenant)
     scope = None if settings.default_scope is None else Scope.parse(settings.default_scope)
@@ -89,9 +108,28 @@ async def serve(
             sys.stdout.flush()
 
         try:
-            await run(app, settings, tell, **tls_options(settings))
+            with _access_log(shown=settings.access_log):
+                await run(app, settings, tell, **tls_options(settings))
         finally:
             await app.state.audit.close()
+
+
+@contextmanager
+def _access_log(*, shown: bool) -> Iterator[None]:
+    """Write the log of requests to standard error, if it is to be shown."""
+    log, handler = logging.getLogger("memory.server.access"), logging.StreamHandler()
+    if not shown:
+        yield
+        return
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 def require_extra() -> None:

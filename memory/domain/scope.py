@@ -154,10 +154,15 @@ class Scope(validation.ValidatedModel):
                 "scope",
                 f"{text[:40]!r} should look like user:ada, session:s1, object:ticket:t1 or path:teams/red/",
             )
-        if kind != ScopeKind.OBJECT:
-            return cls.of(kind, rest)
         object_type, _, object_id = rest.partition(":")
-        return cls.of(kind, object_id, unquote(object_type))
+        try:
+            if kind != ScopeKind.OBJECT:
+                return cls.of(kind, rest)
+            return cls.of(kind, object_id, unquote(object_type))
+        except InvalidInput as error:  # its field is a part of the text, and no argument of the caller
+            part = "id" if error.field.endswith("_id") else error.field.replace("_", " ")
+            said = error.problem if part == "scope kind" else f"the {part} {error.problem}"
+            raise InvalidInput("scope", f"{text[:40]!r} is no scope: {said}") from None
 
     def __str__(self) -> str:
         return self.text

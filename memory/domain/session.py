@@ -342,6 +342,12 @@ class Context(ResultMixin):
     If it is not empty, this is the window as this process last read it, within the last
     minute.
     """
+    window_version: str | None = None
+    """Changes with each change of the window, also with edits of its messages.
+
+    Pass it as `expected_version` of `session.replace`. None if only a part of the
+    window was read.
+    """
 
     @property
     def total_tokens(self) -> int:

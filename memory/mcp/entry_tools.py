@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, NotFound
+from memory.domain.relation_labels import Label
 from memory.mcp.arguments import Arguments
 from memory.mcp.rendering import (
     FRAME_TOKENS,
@@ -21,7 +22,6 @@ from memory.mcp.rendering import (
 from memory.mcp.tools import Call, ToolDefinition
 
 TypeName: TypeAlias = Literal["user", "feedback", "project", "reference", "learning", "context"]
-RelationName: TypeAlias = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
 ECHO_TOKENS = 200
 """The tokens of an entry in the answer to the call that wrote it."""
 _ID = "01a22a5e-2bda-81ea-b913-7ce73de95094"
@@ -225,7 +225,7 @@ async def list_memories(call: Call, given: ListArguments) -> Answer:
 
 class LinkArguments(Arguments):
     source_id: str = Field(description="The id of the entry from which the link leads.")
-    relation: RelationName = Field(description="What the source does to the target.")
+    relation: Label = Field(description="What the source does to the target.")
     target_id: str = Field(description="The id of the entry to which the link leads.")
     request_id: str | None = Field(None, description="Your id of this call, so that it can be repeated.")
 

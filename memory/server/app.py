@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
@@ -18,9 +18,8 @@ from memory.server.identity.trail import AuditTrail
 from memory.server.limits import AdviceBudget
 from memory.server.metrics import Metrics, RequestMetrics
 from memory.server.openapi import describe
-from memory.server.paths import EncodedPaths
+from memory.server.paths import EncodedPaths, HeadRequests
 from memory.server.problems import add_problem_handlers
-from memory.server.requests import refuse_unchecked_conditions, refuse_unknown_parameters
 from memory.server.routes import ROUTERS
 from memory.server.routes.health import Readiness
 from memory.server.settings import ServerSettings
@@ -59,8 +58,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(EncodedPaths), *observers, trail, gate],
-        dependencies=[Depends(refuse_unknown_parameters), Depends(refuse_unchecked_conditions)],
+        middleware=[Middleware(EncodedPaths), *observers, trail, gate, Middleware(HeadRequests)],
         generate_unique_id_function=_operation_id,
         # FastAPI's own spans have the query string, and its logs the text of errors
         telemetry={"tracing": False, "logs": False, "metrics": memory.config.telemetry},

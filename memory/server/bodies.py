@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from memory.domain.corrections import meant_name
 from memory.domain.entry import EntryType
+from memory.domain.relation_labels import LABELS
 
 _TENANTS = ("tenant", "tenant_id")
 _GUESSES = {
@@ -78,9 +79,7 @@ Tags: TypeAlias = Annotated[list[Annotated[str, field_of(minLength=1, maxLength=
 Title: TypeAlias = Annotated[str, field_of(minLength=1, maxLength=200)]
 Content: TypeAlias = Annotated[str, field_of(maxLength=65_536)]
 EntryKind: TypeAlias = Annotated[str, field_of(enum=[str(one) for one in EntryType])]
-RelationKind: TypeAlias = Annotated[
-    str, field_of(enum=["relates_to", "refines", "contradicts", "supersedes", "supports"])
-]
+RelationKind: TypeAlias = Annotated[str, field_of(enum=list(LABELS))]
 IfExists: TypeAlias = Annotated[str, field_of(enum=["error", "update", "replace", "keep"])]
 Share: TypeAlias = Annotated[float, field_of(minimum=0, maximum=1)]
 Reference: TypeAlias = str | int

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, Protocol, TypeAlias
+from typing import Annotated, Final, Protocol, get_args
 
 from fastapi import Depends, Request
 from starlette.datastructures import Headers
 
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, Subtree
+from memory.facade.config.identity import Role as Role
 from memory.facade.memory import Memory
 from memory.server.problems import Problem
 
-Role: TypeAlias = Literal["reader", "writer", "admin", "operator"]
-ROLES: Final[tuple[Role, ...]] = ("reader", "writer", "admin", "operator")
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """The roles, each with all rights of those before it."""
 
 
@@ -86,6 +86,21 @@ class DevAuthenticator:
         return self._caller
 
 
+def require_role(request: Request, role: Role) -> Caller:
+    """Return the caller of a request, if it has the role.
+
+    Raises:
+        Problem: 403: it has not.
+    """
+    caller: Caller = request.scope["caller"]
+    request.scope["role_needed"] = role  # for the audit log
+    if not caller.may(role):
+        raise Problem(
+            403, "forbidden", f"this call needs the role '{role}', and this key has '{caller.role}'"
+        )
+    return caller
+
+
 class _Need:
     """A dependency of a route: the caller, if it has the role."""
 
@@ -93,15 +108,7 @@ class _Need:
         self.role = role
 
     async def __call__(self, request: Request) -> Caller:
-        caller: Caller = request.scope["caller"]
-        request.scope["role_needed"] = self.role  # for the audit log
-        if not caller.may(self.role):
-            raise Problem(
-                403,
-                "forbidden",
-                f"this call needs the role '{self.role}', and this key has '{caller.role}'",
-            )
-        return caller
+        return require_role(request, self.role)
 
 
 Reader = Annotated[Caller, Depends(_Need("reader"))]

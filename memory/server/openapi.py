@@ -8,7 +8,6 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from memory.server.problems import MEDIA_TYPE, ProblemDocument
-from memory.server.requests import QUERY
 
 PROBLEM: Final = {
     "description": "A problem document (RFC 9457)",
@@ -49,7 +48,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for path, operations in made["paths"].items():
             for operation in operations.values():
                 operation["responses"].pop("422", None)
-                operation.pop(QUERY, None)
                 operation["responses"] |= {"4XX": PROBLEM, "5XX": PROBLEM}
                 if path not in PUBLIC:
                     operation["security"] = [{name: []} for name in SCHEMES]

@@ -27,7 +27,7 @@ from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
 from memory.server import paths as paths  # registers the convertor `text`
 from memory.server.bodies import RequestBody
-from memory.server.callers import Admin, Caller, Operator, Reader, Role, Writer
+from memory.server.callers import Caller, Role
 from memory.server.docstrings import Documentation
 from memory.server.facade_calls import Values, call_facade, concerns_stores, function_of, hints_of
 from memory.server.json_types import field_type, limits_of, model_of_result, shown_result
@@ -52,12 +52,6 @@ from memory.server.requests import (
     wait_of,
 )
 
-_CALLERS: Final[Mapping[Role, Any]] = {
-    "reader": Reader,
-    "writer": Writer,
-    "admin": Admin,
-    "operator": Operator,
-}
 _WHO: Final = {
     "user": "The user who calls. The session must be of this user, or shared.",
     "agent": "The agent that calls. The session must be of this agent, or shared.",
@@ -228,10 +222,7 @@ class _Route:
             return await self._answer(**given)
 
         named = inspect.Parameter.KEYWORD_ONLY
-        parameters = [
-            inspect.Parameter("request", named, annotation=Request),
-            inspect.Parameter("caller", named, annotation=_CALLERS[self._operation.role]),
-        ]
+        parameters = [inspect.Parameter("request", named, annotation=Request)]
         for name in self._operation.path_names:
             text = self.documentation.arguments.get(name) or _TEXTS.get(name)
             described = Path(description=text or f"The {name.replace('_', ' ')}.")
@@ -250,6 +241,7 @@ class _Route:
             parameters.append(inspect.Parameter(name, named, annotation=kind, default=None))
         endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         endpoint.__name__ = self._operation.call.replace(".", "_")
+        endpoint.role = self._operation.role  # type: ignore[attr-defined] # `ApiRoute` checks it
         return endpoint
 
     @cached_property
@@ -272,7 +264,6 @@ class _Route:
     async def _answer(
         self,
         request: Request,
-        caller: Caller,
         query: BaseModel | None = None,
         body: BaseModel | None = None,
         idempotency_key: str | None = None,
@@ -281,7 +272,7 @@ class _Route:
         prefer: str | None = None,
         **values: Any,
     ) -> Response:
-        operation = self._operation
+        operation, caller = self._operation, request.scope["caller"]
         for part in (query, body):
             if part is not None:
                 values |= {name: getattr(part, name) for name in part.model_fields_set}
@@ -302,6 +293,7 @@ class _Route:
             (name, getattr(one, name)) for one in values.get("changes", ()) for name in ("scope", "key")
         ]
         request.scope["audit_targets"] = [*targets_of(values), *changed]
+        request.scope["is_deletion"] = any(one.op == "delete" for one in values.get("changes", ()))
         asked = dict(values)
         if operation.prepare is not None:
             operation.prepare(caller, values)

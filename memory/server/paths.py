@@ -1,14 +1,19 @@
-"""Paths whose parts may hold a slash, such as the id of a session; their methods."""
+"""Paths whose parts may hold a slash, such as the id of a session; their methods.
+
+Each resource that has GET has HEAD too.
+"""
 
 from __future__ import annotations
 
 from urllib.parse import unquote
 
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 """The methods that routes have."""
+_MCP = "/mcp"
+"""The path whose GET would be a stream without end."""
 
 
 def template_of(scope: Scope) -> str | None:
@@ -36,6 +41,33 @@ class EncodedPaths:
 
 def _encode(part: str) -> str:
     return part.replace("%", "%25").replace("/", "%2F")
+
+
+class HeadRequests:
+    """Answers HEAD as GET: the same status and headers, without the body.
+
+    Streams look at `is_head` of the scope, so that they need not read what is not sent.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"] == _MCP:
+            await self._app(scope, receive, send)
+            return
+
+        async def send_head(message: Message) -> None:
+            scope["method"] = "HEAD"  # for the logs
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        scope["method"], scope["is_head"] = "GET", True
+        try:
+            await self._app(scope, receive, send_head)
+        finally:
+            scope["method"] = "HEAD"
 
 
 class _TextConvertor(Convertor[str]):

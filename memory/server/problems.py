@@ -20,6 +20,7 @@ from memory.domain.error_table import code_of, rule_of
 from memory.domain.errors import (
     InvalidInput,
     MemoryTiersError,
+    NotFound,
     PartialWrite,
     PicklableException,
     VersionConflict,
@@ -34,6 +35,10 @@ RETRY_AFTER = "1"
 """Seconds after which a failed call may be repeated."""
 _DETAILS = ("existing_id", "entry_id", "current_version", "quota", "position", "store")
 """Attributes of errors that a problem document has too."""
+
+
+_ID_OF = {"document": "key", "active key": "key_id"}
+"""The name of what was not found in a problem document, where it is not `KIND_id`."""
 
 
 class FieldError(BaseModel):
@@ -101,6 +106,8 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     rule = rule_of(error)
     status, headers = rule.status, dict[str, str]()
     details = {name: getattr(error, name) for name in _DETAILS if getattr(error, name, None) is not None}
+    if isinstance(error, NotFound):
+        details = {_ID_OF.get(error.kind, f"{error.kind}_id"): error.entry_id}
     if rule.retryable:
         headers["Retry-After"] = RETRY_AFTER
     if isinstance(error, VersionConflict) and request is not None and _has_precondition(request):
@@ -162,18 +169,20 @@ def _of_router(error: HTTPException, request: Request | None) -> Response:
     codes, texts = {404: "not_found", 405: "method_not_allowed"}, {404: "there is no such path"}
     if status == HTTPStatus.METHOD_NOT_ALLOWED and request is not None:
         headers["Allow"] = ", ".join(_methods_of(request))
-        texts[status] = f"this path has {headers['Allow']}, and not {request.method[:20]}"
+        method = "HEAD" if request.scope.get("is_head") else request.method[:20]
+        texts[status] = f"this path has {headers['Allow']}, and not {method}"
     return _render(status, codes.get(status, "http"), texts.get(status, str(error.detail)), (), headers, {})
 
 
 def _methods_of(request: Request) -> list[str]:
     """Return the methods of all routes of a path. The router names only the first's."""
+    wanted = {method: {"HEAD": "GET"}.get(method, method) for method in METHODS}
     asked = {name: request.scope.get(name, "") for name in ("type", "path", "root_path")}
     routes = request.app.router.routes
     return [
         method
         for method in METHODS
-        if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in routes)
+        if any(route.matches({**asked, "method": wanted[method]})[0] is Match.FULL for route in routes)
     ]
 
 

@@ -13,11 +13,12 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
 from memory.domain.entry import Entry
+from memory.domain.relation_labels import Label
 from memory.domain.results import as_json
 
 Moment = str
@@ -209,16 +210,17 @@ class RelationView(BaseModel):
     id: str
     source_id: str
     target_id: str
-    relation: Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
+    relation: Label
     created_at: Moment
     made_by: str | None
     note: str | None
 
 
 class RelationList(BaseModel):
-    """Relations, newest first."""
+    """A page of relations, newest first."""
 
     relations: list[RelationView]
+    cursor: str | None = Field(description="Asks for the next page; null at the end.")
 
 
 class GraphView(BaseModel):
@@ -326,6 +328,15 @@ def artifact_json(artifact: Artifact) -> dict[str, Any]:
 
 class ClosingResponse(StreamingResponse):
     """A stream that closes its source at once, also if the client goes away."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope.get("is_head"):
+            await super().__call__(scope, receive, send)
+            return
+        await cast("AsyncGenerator[bytes, None]", self.body_iterator).aclose()  # nothing is read
+        head = Response(status_code=self.status_code)
+        head.raw_headers = self.raw_headers
+        await head(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         async with aclosing(cast("AsyncGenerator[bytes, None]", self.body_iterator)):

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ValidationError
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import is_id
 from memory.domain.versions import ABSENT
-from memory.server.bodies import unknown_name
 from memory.server.callers import Caller
 from memory.server.problems import Problem, bad_request
 
@@ -31,6 +30,8 @@ Limit = Annotated[
 Cursor = Annotated[
     str | None, Query(description="Continue after an earlier page, with the cursor that it returned.")
 ]
+AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
+KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -235,71 +236,6 @@ def named_here(**names: str) -> Iterator[None]:
         raise InvalidInput(own, error.problem) from None
 
 
-async def refuse_unknown_parameters(request: Request) -> None:
-    """Refuse query parameters that the route does not have, or that are repeated.
-
-    Raises:
-        Problem: 400, naming the right parameter.
-    """
-    if not request.scope["query_string"]:
-        return
-    known = _parameters_of(request.scope["route"])
-    given = request.query_params.multi_items()
-    names = [name for name, _ in given]
-    wrong = [unknown_name("parameter", name, known) for name in dict.fromkeys(names) if name not in known]
-    if wrong:
-        raise Problem(
-            400,
-            "invalid_input",
-            "; ".join(f"{one['field']}: {one['message']}" for one in wrong),
-            errors=[(one["field"], one["message"]) for one in wrong],
-        )
-    for name in dict.fromkeys(names):
-        if names.count(name) > 1 and not known[name]:
-            raise bad_request(name, "is given more than once. Give it once")
-
-
-_CONDITIONS: Final = frozenset({"if-match", "if-none-match"})
-
-
-async def refuse_unchecked_conditions(request: Request) -> None:
-    """Refuse a condition of a change that the route does not check.
-
-    Raises:
-        Problem: 400, naming the header.
-    """
-    if request.method in ("GET", "HEAD"):
-        return  # a read without a check returns what it would return anyway
-    checked = {one.alias.lower() for one in request.scope["route"].dependant.header_params}
-    for header in sorted(_CONDITIONS - checked):
-        if header in request.headers:
-            name = header.title()
-            raise bad_request(name, "cannot be checked by this call. Send the request without it")
-
-
-_KNOWN: Final = "known_parameters"
-"""The attribute of a route that keeps what `_parameters_of` found."""
-
-
-def _parameters_of(route: Any) -> Mapping[str, bool]:
-    """Return the query parameters of a route, and which of them may be repeated."""
-    found: dict[str, bool] | None = getattr(route, _KNOWN, None)
-    if found is None:
-        found, left = {}, [route.dependant]
-        while left:
-            dependant = left.pop()
-            left += dependant.dependencies
-            for one in dependant.query_params:
-                kind = one.field_info.annotation
-                fields = getattr(kind, "model_fields", None) or {one.alias: one.field_info}
-                found |= {name: "list" in str(field.annotation) for name, field in fields.items()}
-        found |= {name: "list" in str(one.annotation) for name, one in _fields_of(route).items()}
-        setattr(route, _KNOWN, found)
-    return found
-
-
-QUERY: Final = "x-query"
-"""The part of a route's `openapi_extra` that names its query model."""
 Q = TypeVar("Q", bound=BaseModel)
 
 
@@ -321,17 +257,7 @@ def described_query(model: type[BaseModel]) -> dict[str, Any]:
         }
         for name, field in model.model_fields.items()
     ]
-    _MODELS[model.__name__] = model
-    return {"parameters": parameters, QUERY: model.__name__}
-
-
-_MODELS: dict[str, type[BaseModel]] = {}
-
-
-def _fields_of(route: Any) -> Mapping[str, Any]:
-    """Return the fields of a route's query model, if it has one."""
-    named = (route.openapi_extra or {}).get(QUERY)
-    return {} if named is None else _MODELS[named].model_fields
+    return {"parameters": parameters}
 
 
 def read_query(request: Request, model: type[Q]) -> Q:

@@ -104,6 +104,18 @@ async def test_what_is_large_comes_back_whole_however_it_is_handed_in(memory: Me
     )
 
 
+async def test_a_part_of_a_file_is_read(memory: Memory) -> None:
+    await memory.sessions.create("s1")
+    data = bytes(range(250))
+    file = await memory.artifacts.put("s1", "a.bin", data)
+    for start, end in ((0, None), (3, None), (0, 5), (100, 120), (249, 999), (250, None), (7, 7), (9, 3)):
+        part = b"".join([one async for one in memory.artifacts.stream(file.id, start=start, end=end)])
+        assert part == data[start:end], (start, end)
+    for given in ({"start": -1}, {"end": -1}, {"start": "1"}, {"end": True}):
+        with pytest.raises(InvalidInput, match=next(iter(given))):
+            await anext(aiter(memory.artifacts.stream(file.id, **given)))
+
+
 @pytest.mark.behaviour("D6", "D19")
 async def test_an_artifact_ends_with_its_session_and_no_other_tenant_sees_it(memory: Memory) -> None:
     await memory.sessions.create("s1", user="ada")

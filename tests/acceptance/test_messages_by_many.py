@@ -23,11 +23,13 @@ from memory import (
     BufferProvider,
     CompositeProvider,
     Conflict,
+    InvalidInput,
     Memory,
     SemanticProvider,
     SessionOwnerMismatch,
     SlidingWindowProvider,
     SummarizingProvider,
+    VersionConflict,
 )
 
 WRITERS, MANY, TURNS = 8, 16, 3
@@ -816,3 +818,63 @@ async def test_a_message_for_the_window_only_enters_the_history_when_a_provider_
     await provider.write([*read, user("next")], "s")
     assert [item.message.text for item in (await session.history()).items] == ["first", "told", "next"]
     assert {message.text for message in await provider.read("s")} >= {"first", "told", "read", "next"}
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "append": lambda session: session.append(user("late")),
+    "edit": lambda session: session.update("m1", content="edited"),
+    "exclude": lambda session: session.exclude("m1"),
+    "erase": lambda session: session.erase("m1"),
+    "system message": lambda session: session.update("system", content="Be brief."),
+}
+
+
+@pytest.mark.behaviour("C22")
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_window_with_another_version_is_not_replaced(memory: Memory, change: str) -> None:
+    session = await memory.sessions.create("s", system="Be kind.")
+    await session.append([{"id": name, **user(name)} for name in ("m1", "m2")])
+    read = await session.window()
+    await CHANGES[change](session)
+    now = await session.window()
+    with pytest.raises(VersionConflict) as refused:
+        await session.replace([user("new")], expected_version=read.window_version)
+    assert refused.value.current_version == now.window_version
+    assert (await session.window()).messages == now.messages
+    stored = await session.replace([user("new")], expected_version=now.window_version)
+    assert [one.text for one in (await session.window()).messages[1:]] == ["new"]
+    assert [one.text for one in stored] == ["new"]
+
+
+@pytest.mark.behaviour("C22")
+async def test_one_of_several_replacements_of_one_version_wins(memory: Memory) -> None:
+    await memory.session("s").append([user("one"), user("two")])
+    version = (await memory.session("s").window()).window_version
+
+    async def replace(number: int) -> bool:
+        try:
+            await memory.session("s").replace([user(f"new {number}")], expected_version=version)
+        except VersionConflict:
+            return False
+        return True
+
+    won = await asyncio.gather(*map(replace, range(MANY)))
+    assert [one.text for one in (await memory.session("s").window()).messages] == [f"new {won.index(True)}"]
+    assert won.count(True) == 1
+
+
+@pytest.mark.behaviour("C22")
+async def test_a_part_of_a_window_has_no_version(memory: Memory) -> None:
+    session = memory.session("s")
+    await session.append([user("one"), user("two")])
+    whole = await session.window()
+    assert (await session.window()).window_version == whole.window_version
+    assert (await session.context()).window_version == whole.window_version
+    assert (await session.context(budget=8)).window_version is None
+    assert (await session.window(last=1)).window_version is None
+    for wrong in ("1", "not a version", 3):
+        with pytest.raises(InvalidInput) as refused:
+            await session.replace([], expected_version=wrong)  # type: ignore[arg-type]
+        assert refused.value.field == "expected_version"
+    assert await session.replace([], expected_version=whole.window_version, request_id="r1") == []
+    assert await session.replace([], expected_version=whole.window_version, request_id="r1") == []

@@ -10,8 +10,9 @@ from datetime import timedelta
 import pytest
 
 from memory import Conflict, Entry, InvalidInput
+from memory.domain.relation_labels import LABELS
 from memory.facade.memory import Memory
-from memory.orchestrator.entries.relations import LABELS, Relation
+from memory.orchestrator.entries.relations import Relation
 from tests.acceptance.support import HOUR, SESSION, USER, Clock
 
 
@@ -50,6 +51,35 @@ async def test_a_relation_is_unique_by_source_label_and_target(
     assert await memory.relations.unrelate(first.id) is True
     assert await memory.relations.unrelate(first.id) is False
     assert [r.id for r in await memory.relations.find()] == [third.id, second.id]
+
+
+@pytest.mark.behaviour("D40")
+async def test_pages_of_relations_lose_and_repeat_none(
+    memory: Memory, clock: Clock, abc: tuple[Entry, Entry, Entry]
+) -> None:
+    a, b, c = abc
+    others = [await memory.write(f"other {n}", scope=a.scope) for n in range(4)]
+    for other in others:
+        await memory.relations.relate(a.id, "supports", other.id)  # all at one moment
+    clock.advance()
+    await memory.relations.relate(b.id, "refines", c.id)
+    await memory.entries.invalidate(others[2].id)
+    clock.advance()
+    for given in ({}, {"source_id": a.id}, {"active": True}, {"label": "supports"}):
+        whole = await memory.relations.find(**given)
+        assert whole.cursor is None
+        for limit in (1, 2, 3):
+            found, cursor = list[Relation](), None
+            while True:
+                page = await memory.relations.find(**given, limit=limit, cursor=cursor)
+                assert len(page) <= limit
+                found += page
+                if (cursor := page.cursor) is None:
+                    break
+            assert found == whole, (given, limit)
+    for wrong in ("x", "", "é"):
+        with pytest.raises(InvalidInput, match="cursor"):
+            await memory.relations.find(cursor=wrong)
 
 
 @pytest.mark.behaviour("D40")

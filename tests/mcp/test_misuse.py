@@ -58,47 +58,59 @@ async def test_a_guessed_argument_is_answered_with_the_right_one(
         assert "Example: {" in text
 
 
-WRONG: list[tuple[str, dict[str, Any]]] = [
-    ("search_memory", {}),
-    ("search_memory", {"query": 5}),
-    ("search_memory", {"query": None}),
-    ("search_memory", {"query": "tea", "limit": 0}),
-    ("search_memory", {"query": "tea", "limit": 10**30}),
-    ("search_memory", {"query": "tea", "limit": "many"}),
-    ("search_memory", {"query": "tea", "limit": 1.5}),
-    ("search_memory", {"query": "tea", "limit": True}),
-    ("search_memory", {"query": "tea", "limit": "9" * 5_000}),
-    ("search_memory", {"query": "tea", "limit": "[" * 5_000}),
-    ("search_memory", {"query": "tea", "types": "user"}),
-    ("search_memory", {"query": "tea", "types": ["person"]}),
-    ("search_memory", {"query": "tea", "tags": [1]}),
-    ("search_memory", {"query": "tea", "since": "yesterday"}),
-    ("add_memory", {"content": ""}),
-    ("add_memory", {"content": "x" * 1_000_000}),
-    ("add_memory", {"content": "a\x00b"}),
-    ("add_memory", {"content": "x", "title": "y" * 10_000}),
-    ("add_memory", {"content": "x", "tags": ["t" * 1_000]}),
-    ("add_memory", {"content": "x", "supersedes": ["../../etc/passwd"]}),
-    ("add_memory", {"content": "x", "key": ""}),
-    ("get_memory", {"id": "../../etc/passwd"}),
-    ("get_memory", {"id": ["a"]}),
-    ("get_memory", {"id": "x" * 100_000}),
-    ("update_memory", {"id": "x"}),
-    ("link_memories", {"source_id": "a", "relation": "likes", "target_id": "b"}),
-    ("list_memories", {"cursor": "made up"}),
-    ("explore_memory", {"id": "a", "depth": 9}),
-    ("append_messages", {"messages": "hello"}),
-    ("append_messages", {"messages": []}),
-    ("append_messages", {"messages": [{"role": "human", "content": "x"}]}),
-    ("append_messages", {"messages": [{"role": "user", "content": "x", "name": "y"}]}),
-    ("append_messages", {"messages": [{"role": "user", "content": "x"}], "session_id": "x", "title": "y"}),
-    ("append_messages", {"messages": [{"role": "user", "content": "a\x00b"}]}),
-    ("append_messages", {"messages": [{"role": "user", "content": "x", "id": ""}], "title": "y"}),
-    ("append_messages", {"messages": [{"role": "user", "content": "x"}], "title": "y" * 10_000}),
-    ("get_context", {"session_id": "x", "offset": 4}),
-    ("get_context", {"session_id": ""}),
+WRONG: list[tuple[str, str, dict[str, Any]]] = [
+    ("wrong_arguments", "search_memory", {}),
+    ("wrong_arguments", "search_memory", {"query": 5}),
+    ("wrong_arguments", "search_memory", {"query": None}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "limit": 0}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "limit": 10**30}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "limit": "many"}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "limit": 1.5}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "limit": True}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "limit": "9" * 5_000}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "limit": "[" * 5_000}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "types": "user"}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "types": ["person"]}),
+    ("wrong_arguments", "search_memory", {"query": "tea", "tags": [1]}),
+    ("invalid_input", "search_memory", {"query": "tea", "since": "yesterday"}),
+    ("invalid_input", "add_memory", {"content": ""}),
+    ("invalid_input", "add_memory", {"content": "x" * 1_000_000}),
+    ("invalid_input", "add_memory", {"content": "a\x00b"}),
+    ("invalid_input", "add_memory", {"content": "x", "title": "y" * 10_000}),
+    ("invalid_input", "add_memory", {"content": "x", "tags": ["t" * 1_000]}),
+    ("invalid_input", "add_memory", {"content": "x", "supersedes": ["../../etc/passwd"]}),
+    ("invalid_input", "add_memory", {"content": "x", "key": ""}),
+    ("not_found", "get_memory", {"id": "../../etc/passwd"}),
+    ("wrong_arguments", "get_memory", {"id": ["a"]}),
+    ("invalid_input", "get_memory", {"id": "x" * 100_000}),
+    ("not_found", "update_memory", {"id": "x"}),
+    ("wrong_arguments", "link_memories", {"source_id": "a", "relation": "likes", "target_id": "b"}),
+    ("invalid_input", "list_memories", {"cursor": "made up"}),
+    ("wrong_arguments", "explore_memory", {"id": "a", "depth": 9}),
+    ("wrong_arguments", "append_messages", {"messages": "hello"}),
+    ("wrong_arguments", "append_messages", {"messages": []}),
+    ("wrong_arguments", "append_messages", {"messages": [{"role": "human", "content": "x"}]}),
+    ("wrong_arguments", "append_messages", {"messages": [{"role": "user", "content": "x", "name": "y"}]}),
+    (
+        "invalid_input",
+        "append_messages",
+        {"messages": [{"role": "user", "content": "x"}], "session_id": "x", "title": "y"},
+    ),
+    ("invalid_input", "append_messages", {"messages": [{"role": "user", "content": "a\x00b"}]}),
+    (
+        "invalid_input",
+        "append_messages",
+        {"messages": [{"role": "user", "content": "x", "id": ""}], "title": "y"},
+    ),
+    (
+        "invalid_input",
+        "append_messages",
+        {"messages": [{"role": "user", "content": "x"}], "title": "y" * 10_000},
+    ),
+    ("invalid_input", "get_context", {"session_id": "x", "offset": 4}),
+    ("invalid_input", "get_context", {"session_id": ""}),
     *[
-        ("add_memory", {"content": "x", name: "user:ada"})
+        ("wrong_arguments", "add_memory", {"content": "x", name: "user:ada"})
         for name in ("scope", "user_id", "tenant", "namespace")
     ],
 ]
@@ -106,9 +118,9 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
 
 async def test_a_wrong_value_is_refused_with_its_place_and_changes_nothing(memory: Memory) -> None:
     async with Client(create_server(memory, BOB)) as client:
-        for tool, arguments in WRONG:
+        for expected, tool, arguments in WRONG:
             code, text = await refused(client, tool, **arguments)
-            assert code in ("wrong_arguments", "invalid_input", "not_found"), (tool, arguments, text)
+            assert code == expected, (tool, arguments, text)
             assert count_tokens(text) <= BUDGET
             assert "Traceback" not in text
             assert "pydantic" not in text

@@ -96,23 +96,31 @@ async def test_no_record_has_content_scopes_or_keys(server: KeyServer) -> None:
 async def test_deletions_and_administration_are_stored_before_the_answer(server: KeyServer) -> None:
     admin, operator = await server.key("acme", "admin"), await server.key("ops", "operator")
     made = await server.call(admin, "POST", ENTRIES, json={"scope": "user:ada", "content": "tea"})
+    session = "/v1/sessions/trip"
+    await server.call(admin, "POST", "/v1/sessions", json={"session_id": "trip"})
+    place = await server.call(admin, "POST", f"{session}/checkpoints", json={})
+    change = {"op": "delete", "scope": "user:ada", "key": "k"}
+    before = {one["request_id"] for one in await settled(server)}
 
     async def kept() -> list[dict[str, Any]]:
-        return [one for one in await stored(server) if one["action"] != f"POST {ENTRIES}"]
+        return [one for one in await stored(server) if one["request_id"] not in before]
 
-    for number, (key, method, path, given) in enumerate(
-        [
-            (admin, "DELETE", f"{ENTRIES}/{made.json()['id']}", {}),
-            (admin, "POST", "/v1/admin/keys", {"json": {"role": "reader"}}),
-            (operator, "DELETE", "/v1/admin/tenants/acme", {}),
-        ],
-        start=1,
-    ):
+    calls: list[tuple[str, str, str, dict[str, Any]]] = [
+        (admin, "DELETE", f"{ENTRIES}/{made.json()['id']}", {}),
+        (admin, "POST", "/v1/admin/keys", {"json": {"role": "reader"}}),
+        (admin, "PUT", f"{session}/window", {"json": {"messages": []}}),
+        (admin, "PUT", f"{session}/tasks", {"json": {"tasks": []}}),
+        (admin, "POST", f"{session}/roll-back", {"json": {"checkpoint": place.json()}}),
+        (admin, "POST", "/v1/documents/apply", {"json": {"changes": [change]}}),
+        (operator, "DELETE", "/v1/admin/tenants/acme", {}),
+    ]
+    for number, (key, method, path, given) in enumerate(calls, start=1):
         answer = await server.call(key, method, path, **given)
         assert answer.status_code < 300, answer.text
         assert len(await kept()) == number
     assert (await kept())[-1]["targets"] == ["tenant:acme"]
-    assert [one["action"].split()[0] for one in await kept()] == ["DELETE", "POST", "DELETE"]
+    methods = ["DELETE", "POST", "PUT", "PUT", "POST", "POST", "DELETE"]
+    assert [one["action"].split()[0] for one in await kept()] == methods
 
 
 async def test_other_records_are_stored_within_a_second(server: KeyServer) -> None:

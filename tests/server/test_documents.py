@@ -81,7 +81,7 @@ async def test_bytes_come_back_as_base64_and_raw(ada: Client) -> None:
         ("PUT", item(), {"value": 1, "expires": "2h"}, "expires"),
         ("PUT", item(), {"value": 1, "expires_in": "soon"}, "expires_in"),
         ("PUT", item(), {"value": 1, "refresh_on_read": True}, "refresh_on_read"),
-        ("PUT", item(scope="wizard:ada"), {"value": 1}, "scope kind"),
+        ("PUT", item(scope="wizard:ada"), {"value": 1}, "scope"),
         ("PUT", "/v1/documents/item?scope=user:ada", {"value": 1}, "key"),
         ("GET", "/v1/documents/item?key=a", None, "scope"),
         ("GET", "/v1/documents", None, "scope"),

@@ -89,10 +89,10 @@ async def test_a_wrong_method_is_answered_with_those_of_the_path(client: Client)
 @pytest.mark.parametrize(
     ("method", "path", "methods"),
     [
-        ("PUT", f"{ENTRIES}/1", "GET, PATCH, DELETE"),
-        ("DELETE", ENTRIES, "GET, POST"),
-        ("PATCH", "/v1/memory/scratchpads/planner", "GET, POST, DELETE"),
-        ("DELETE", "/health/live", "GET"),
+        ("PUT", f"{ENTRIES}/1", "GET, HEAD, PATCH, DELETE"),
+        ("DELETE", ENTRIES, "GET, HEAD, POST"),
+        ("PATCH", "/v1/memory/scratchpads/planner", "GET, HEAD, POST, DELETE"),
+        ("DELETE", "/health/live", "GET, HEAD"),
     ],
 )
 async def test_a_wrong_method_is_answered_with_all_methods_of_the_path(
@@ -101,6 +101,54 @@ async def test_a_wrong_method_is_answered_with_all_methods_of_the_path(
     answer = await client.answer(method, path)
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)
     assert answer.json()["detail"] == f"this path has {methods}, and not {method}"
+
+
+async def test_head_returns_the_headers_of_get(client: Client) -> None:
+    entry = (await client.write("tea"))["id"]
+    files, document = "/v1/memory/artifacts", "/v1/documents/item?scope=user:ada&key=k"
+    await client.call("POST", "/v1/sessions", 201, json={"session_id": "trip"})
+    sent: dict[str, Any] = {"content": b"0123456789", "headers": {"Content-Type": "application/octet-stream"}}
+    file = (await client.call("PUT", f"{files}?session_id=trip&path=a.txt", 201, **sent))["id"]
+    await client.call("PUT", document, json={"value": 1})
+    for path in (
+        *(
+            ENTRIES,
+            f"{ENTRIES}/{entry}",
+            f"{ENTRIES}?limit=1",
+            "/v1/sessions/trip",
+            "/v1/sessions/trip/window",
+        ),
+        *(f"{files}?session_id=trip", f"{files}/{file}", f"{files}/{file}/raw", document, "/openapi.json"),
+        *("/v1/documents/raw?scope=user:ada&key=k", "/health/live", "/health/ready", f"{ENTRIES}/{'0' * 32}"),
+        *("/v1/nowhere", "/v1/memory/search", "/v1/admin/export"),
+    ):
+        got, head = [await client.http.request(method, path) for method in ("GET", "HEAD")]
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        if got.status_code != 405:  # its text names the method
+            of_both = [{k: v for k, v in one.headers.items() if k != "x-request-id"} for one in (got, head)]
+            assert of_both[0] == of_both[1], path
+    part = {"Range": "bytes=2-4"}
+    head = await client.http.head(f"{files}/{file}/raw", headers=part)
+    assert (head.status_code, head.headers["content-range"]) == (206, "bytes 2-4/10")
+    known = {"If-None-Match": (await client.http.head(f"{ENTRIES}/{entry}")).headers["etag"]}
+    assert (await client.http.head(f"{ENTRIES}/{entry}", headers=known)).status_code == 304
+    assert (await client.http.head("/mcp")).status_code == 405
+
+
+async def test_a_wrong_scope_is_an_error_of_the_field_that_has_it(client: Client) -> None:
+    for scope in (
+        "user:",
+        "wizard:x",
+        "object:a",
+        "object::x",
+        "path:teams//x",
+        "path:a",
+        "user",
+        "user:%00",
+    ):
+        assert (await client.refused("GET", f"{ENTRIES}?scope={scope}"))[0] == "scope", scope
+        body = {"scope": scope.replace("%00", chr(0)), "content": "x"}
+        assert (await client.refused("POST", ENTRIES, json=body))[0] == "scope", scope
 
 
 async def test_a_fault_of_the_server_is_named_in_its_log_and_not_shown(

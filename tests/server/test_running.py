@@ -27,11 +27,12 @@ class Server:
     """A running `memory serve --dev`, and its address."""
 
     def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+        self._log = (folder / "stderr").open("wb")
         command = [sys.executable, "-m", "memory.cli", "--config", f"sqlite:///{folder}/memory.db"]
         self.process = subprocess.Popen(
             [*command, "serve", "--dev", "--port", "0", *options],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._log,
             text=True,
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), **environment},
@@ -52,6 +53,7 @@ class Server:
     def close(self) -> None:
         assert self.process.stdout is not None
         self.process.stdout.close()
+        self._log.close()
 
 
 @contextmanager
@@ -74,9 +76,12 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tmp_path: Path) -> None:
-    with serving(tmp_path, MEMORY__SERVER__HEADER_TIME="2s") as server:
+    with serving(tmp_path, "--access-log", MEMORY__SERVER__HEADER_TIME="2s") as server:
         with httpx.Client(base_url=server.url) as http:
             made = http.post(ENTRIES, json=BODY)
+            got, head = (http.request(method, f"{ENTRIES}?limit=1") for method in ("GET", "HEAD"))
+            assert (head.status_code, head.content) == (200, b"")
+            assert head.headers["content-length"] == str(len(got.content))
             assert made.status_code == 201
             assert "server" not in made.headers
             assert http.get("/openapi.json").json()["openapi"] == "3.1.0"
@@ -100,6 +105,27 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
         assert received(odd).startswith(b"HTTP/1.1 400 ")
         odd.close()
         assert server.end() == 0
+    log = (tmp_path / "stderr").read_text()
+    assert f" POST {ENTRIES} 201 " in log
+    assert f" HEAD {ENTRIES} 200 " in log
+    assert "limit" not in log
+
+
+def test_models_without_an_advisor_are_refused_at_the_start(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "memory.cli", "--config", f"sqlite:///{tmp_path}/memory.db"]
+    refused = subprocess.run(
+        [*command, "serve", "--dev", "--port", "0"],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "MEMORY__SERVER__MODELS": '["m"]',
+        },
+    )
+    assert refused.returncode != 0
+    assert "server.models" in refused.stderr
+    assert "advisor=" in refused.stderr
 
 
 async def test_a_stop_lets_running_requests_end(tmp_path: Path) -> None:

@@ -143,6 +143,20 @@ async def test_bad_input_is_refused_by_field_and_nothing_is_stored(
     assert len((await ada.call("GET", "/v1/sessions"))["sessions"]) == 1
 
 
+async def test_a_problem_names_what_was_not_found(ada: Client) -> None:
+    await create(ada)
+    for method, path, named in (
+        ("GET", "/v1/sessions/none", {"session_id": "none"}),
+        ("GET", "/v1/sessions/none/window", {"session_id": "none"}),
+        ("GET", f"{S}/tasks/none", {"task_id": "none"}),
+        ("GET", f"{S}/messages/none", {"message_id": "none"}),
+        ("GET", "/v1/documents/item?scope=user:ada&key=none", {"key": "none"}),
+    ):
+        problem = await ada.problem(404, method, path)
+        assert {name: problem[name] for name in named} == named, path
+        assert "entry_id" not in problem, path
+
+
 async def test_a_reader_reads_and_changes_nothing(api: Api, ada: Client) -> None:
     await create(ada)
     await append(ada, "hello")
@@ -311,6 +325,27 @@ async def test_a_window_is_replaced_whatever_other_requests_have_read(api: Api, 
     new = {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "z"}]}
     await asyncio.create_task(ada.call("PUT", f"{S}/window", new))
     assert await window(ada) == ["a", "z"]
+
+
+async def test_a_window_is_replaced_as_it_was_read(ada: Client) -> None:
+    await create(ada)
+    await append(ada, "a", "b")
+    read = await ada.send("GET", f"{S}/window")
+    tag = read.headers["ETag"]
+    assert tag == f'"{read.json()["window_version"]}"'
+    assert (await ada.send("GET", f"{S}/window", headers={"If-None-Match": tag})).status_code == 304
+    assert "ETag" not in (await ada.send("GET", f"{S}/window?last=1")).headers
+    new = {"messages": [*read.json()["messages"][1:], {"role": "user", "content": "c"}]}
+    await append(ada, "late")
+    problem = await ada.problem(412, "PUT", f"{S}/window", new, headers={"If-Match": tag})
+    assert problem["code"] == "version_conflict"
+    assert await window(ada) == ["a", "b", "late"]
+    assert problem["current_version"] == (await ada.call("GET", f"{S}/window"))["window_version"]
+    tag = f'"{problem["current_version"]}"'
+    await ada.call("PUT", f"{S}/window", new, headers={"If-Match": tag})
+    assert await window(ada) == ["b", "c"]
+    await ada.problem(412, "PUT", f"{S}/window", new, headers={"If-Match": tag})
+    await ada.problem(400, "PUT", f"{S}/window", new, headers={"If-Match": "W/weak"})
 
 
 async def test_messages_leave_the_window_and_come_back(ada: Client) -> None:

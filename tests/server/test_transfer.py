@@ -70,7 +70,7 @@ async def test_a_part_is_exported_by_scope_and_filter(api: Api) -> None:
     ]
     assert await lines_of(api.client("admin", "globex")) == []
     for query, field in (
-        ("?scope=wizard:x", "scope kind"),
+        ("?scope=wizard:x", "scope"),
         ("?filter=x", "filter"),
         ("?scop=user:ada", "scop"),
     ):

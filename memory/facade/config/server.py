@@ -40,6 +40,8 @@ class ServerSettings(BaseModel):
     """How long a client may take for a header, or between parts of a body."""
     grace: Duration = timedelta(seconds=20)
     """How long a stop waits for requests that run."""
+    access_log: bool = False
+    """Write a line for each request to standard error."""
     models: tuple[str, ...] = ()
     """The names that `expand=` and `rerank=` accept. All mean the advisor."""
     advice_per_minute: Annotated[int, Field(ge=1)] = 60

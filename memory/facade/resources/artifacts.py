@@ -125,11 +125,19 @@ class Artifacts:
         found = await self._find(artifact)
         return None if found is None else artifact_of(found)
 
-    async def stream(self, artifact: ArtifactRef) -> AsyncIterator[bytes]:
+    async def stream(
+        self, artifact: ArtifactRef, *, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[bytes]:
         """Yield the bytes of an artifact in order, at most 1 MiB at a time.
 
         The bytes are those of one `put` as a whole. Otherwise an error is raised, at
-        the latest before the end.
+        the latest before the end. For a part of the file, only this part is read. Its
+        bytes are of one `put` too, and not compared with the SHA-256 of the file.
+
+        Args:
+            artifact: The id, or the session and the path.
+            start: The place of the first byte; 0 is the first one of the file.
+            end: The place behind the last byte; by default the end of the file.
 
         Raises:
             NotFound: There is no such artifact, or it is deleted meanwhile.
@@ -137,9 +145,15 @@ class Artifacts:
             CorruptRecord: Bytes are missing, or their SHA-256 differs from that of the
                 stored file.
         """
-        async for data in self._access.engine.conversations.manifests.stream(
-            await self._require_record(artifact)
-        ):
+        first, behind = whole("start", start), None if end is None else whole("end", end)
+        for name, place in (("start", first), ("end", behind)):
+            if place is not None and place < 0:
+                raise InvalidInput(name, f"must not be negative, as {place} is")
+        found, manifests = await self._require_record(artifact), self._access.engine.conversations.manifests
+        size = artifact_of(found).size
+        last = size if behind is None else min(behind, size)
+        is_all = first == 0 and last == size
+        async for data in manifests.stream(found) if is_all else manifests.stream_part(found, first, last):
             yield data
 
     async def read(self, artifact: ArtifactRef, limit: int = MOST_READ) -> bytes:

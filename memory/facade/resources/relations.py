@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
 from memory.domain.errors import NotFound
@@ -13,7 +14,7 @@ from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_about
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.entries.graph import Density, Expansion, Graph
-from memory.orchestrator.entries.relations import Relation, RelationVisibility
+from memory.orchestrator.entries.relations import Relation, RelationPage, RelationVisibility
 from memory.orchestrator.storage.requests import RequestMark
 
 GRAPH_LIMIT = 200
@@ -75,10 +76,12 @@ class Relations:
         active: bool = False,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
-    ) -> list[Relation]:
+        cursor: str | None = None,
+    ) -> RelationPage:
         """List the relations that match, newest first; 200 by default.
 
-        By default relations of retired entries are listed too.
+        By default relations of retired entries are listed too. The list has a `cursor`
+        if there may be more.
 
         Args:
             active: Only relations with two valid entries.
@@ -86,7 +89,9 @@ class Relations:
             known_at: Only relations made by this moment, whose entries were known to be
                 valid then. For `supersedes`, one valid entry is enough here and with
                 `as_of`, because the relation hides the other entry.
+            cursor: The `cursor` of an earlier list, to continue after it.
         """
+        after = None if cursor is None else validation.text("cursor", cursor, max_bytes=512)
         source = None if source_id is None else id_of(source_id)
         target = None if target_id is None else id_of(target_id)
         asked_of, known = moment("as_of", as_of), moment("known_at", known_at)
@@ -104,6 +109,7 @@ class Relations:
             limit=limit,
             shown=shown,
             within=self._access.place(),
+            cursor=after,
         )
 
     async def expand(

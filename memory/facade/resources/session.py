@@ -17,7 +17,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo, SessionState
 from memory.domain.shapes import export_originals, import_groups, import_message, import_messages
 from memory.domain.versions import ExpectedVersion, check_expected
-from memory.facade.arguments import changes_of, flag, function
+from memory.facade.arguments import changes_of, expected_version_of, flag, function
 from memory.facade.resources.message_stream import MessageStream
 from memory.facade.resources.recall import found_for, room_for, with_recalled
 from memory.facade.resources.runs import Runs
@@ -425,7 +425,12 @@ class Session:
 
     @lends_reads
     async def replace(
-        self, messages: Sequence[MessageLike], *, revive: bool = False, request_id: str | None = None
+        self,
+        messages: Sequence[MessageLike],
+        *,
+        revive: bool = False,
+        expected_version: str | None = None,
+        request_id: str | None = None,
     ) -> list[Message]:
         """Make the window consist of these messages, and return them as stored.
 
@@ -454,27 +459,38 @@ class Session:
         again. A message that was edited in the list without its id leaves the window.
         To remove a message for good, `exclude` or `erase` it.
 
+        With `expected_version`, the list is based on the read that had this version, by
+        whichever process. If the window changed since, nothing is changed. So a list
+        can be read, changed and written back without losing what others did.
+
         The call makes several writes, new messages first. If it is cut off, the new
-        messages are after the old ones, and the same call again completes it.
+        messages are after the old ones, and the same call again completes it. With
+        `expected_version` the same call then finds another version: read again.
 
         Args:
             messages: The messages of the new window.
             revive: Write the messages as the list has them, also those that were edited
                 or erased since the read.
+            expected_version: The `window_version` that a `window` or `context` had.
             request_id: As in `Memory.write`. A repeat changes nothing, and returns the
                 messages as they are now, without those that were erased.
+
+        Raises:
+            VersionConflict: The window has another version than `expected_version`.
         """
         said = import_messages(validation.sequence("messages", messages), "messages")
-        revived = flag("revive", revive)
+        revived, expected = flag("revive", revive), expected_version_of(expected_version)
         asked = {"messages": [one.model_dump(mode="json") for one in said], "revive": revived}
+        if expected is not None:
+            asked["expected"] = expected
 
         async def replace_window(conversation: Conversation, mark: RequestMark | None) -> list[Message]:
             wanted = said
-            if not revived:
+            if not revived and expected is None:
                 read = reads_of_caller().settle(conversation.log.life.incarnation, said)
                 wanted = await conversation.without_erased(said, () if read is None else read.versions)
             wanted = await self._access.sign_messages(conversation, wanted)
-            return await conversation.replace(wanted, revive=revived, request=mark)
+            return await conversation.replace(wanted, revive=revived, expected=expected, request=mark)
 
         return await self._once("replace", request_id, asked, replace_window, [])
 

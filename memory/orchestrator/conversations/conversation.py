@@ -13,6 +13,7 @@ from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, HistoryPage, SessionState
 from memory.domain.shapes import forget_changed
 from memory.domain.shapes.originals import continues, is_same_original
+from memory.domain.versions import version_conflict, version_text
 from memory.orchestrator.conversations.log.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.log.folding import State, left_by
 from memory.orchestrator.conversations.log.forks import copied_on
@@ -39,9 +40,15 @@ from memory.orchestrator.conversations.window.reading import (
     WindowExtent,
     order_events,
     read_of,
+    version_of_window,
 )
 from memory.orchestrator.conversations.window.reads import Version, WindowRead, reads_of_caller, version_of
-from memory.orchestrator.conversations.window.replacing import AT_ONCE, Replacement
+from memory.orchestrator.conversations.window.replacing import (
+    AT_ONCE,
+    Replacement,
+    WindowChanged,
+    WindowGuard,
+)
 from memory.orchestrator.conversations.window_exits import WindowExitResult
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.concurrency import both_at_once
@@ -143,7 +150,10 @@ class Conversation(WindowCompaction):
         copies = [copy_of(message) async for message in iterate_cooperatively(messages, COPIED)]
         for message, copy in zip(told.messages, copies, strict=True):
             copy.tool_call_id = calls.get(id(message), copy.tool_call_id)
-        return replace(told, messages=copies, degraded=degraded), read_of(window, messages)
+        is_all = window.is_whole and not told.left_out and not degraded
+        seen_as = version_text(version_of_window(window)) if is_all else None
+        shown = replace(told, messages=copies, degraded=degraded, window_version=seen_as)
+        return shown, read_of(window, messages)
 
     async def _earlier_summaries(self) -> list[Message]:
         """Return the summaries in the window and those that compactions archived.
@@ -231,6 +241,7 @@ class Conversation(WindowCompaction):
         versions: Mapping[str, Version] = NONE_READ,
         keeps_edits: bool = False,
         change: StateChange | None = None,
+        guard: WindowGuard | None = None,
     ) -> list[Message | None]:
         """Store messages like `append`, but respect edits that the caller has not read.
 
@@ -243,6 +254,7 @@ class Conversation(WindowCompaction):
                 history.
             versions: The version of each message that the caller has read, by id.
             keeps_edits: Do not write any message again that was ever edited.
+            guard: Checks the window at the first write.
         """
         messages = [copy_of(message) for message in messages]
         given = {
@@ -274,7 +286,10 @@ class Conversation(WindowCompaction):
             try:
                 if change is not None:
                     decide = await self._with_change(decide, change, seen, len(new) + len(late), again)
+                decide = decide if guard is None else guard.checked(decide)
                 events = await self._log.append(decide) if new or change is not None else []
+                if guard is not None:
+                    guard.note(events)
                 appended = [event for event in events if event.type is EventType.MESSAGE]
                 self._note_writes(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
@@ -909,6 +924,7 @@ class Conversation(WindowCompaction):
         by_content: bool = True,
         read: WindowRead | None = None,
         revive: bool = False,
+        expected: int | None = None,
         request: RequestMark | None = None,
     ) -> list[Message]:
         """Make the window consist of these messages, and return them as stored.
@@ -923,6 +939,8 @@ class Conversation(WindowCompaction):
                 them is new.
             read: The read that the list is based on. The default is the calling task's
                 last read of the session, or the current window if it has read nothing.
+            expected: The version that the window must have. The list is then based on
+                a read of that version.
             request: The mark of the request. A repeat returns the messages of the first
                 call as they are now, without erased ones.
         """
@@ -938,6 +956,10 @@ class Conversation(WindowCompaction):
             messages = await self._with_names_given(messages, names) if request.repeats else messages
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
+        guard = None
+        if expected is not None:
+            self._check_window(window, expected)
+            guard, read = WindowGuard(window.state.after.version), read_of(window, shown)
         if read is None:
             read = reads_of_caller().settle(self._log.life.incarnation, messages)
         if read is None or not read.is_read:
@@ -952,13 +974,27 @@ class Conversation(WindowCompaction):
             message.model_copy(update={"id": names[id(message)]}) if id(message) in names else message
             for message in made.told
         ]
-        for start in range(0, len(new), AT_ONCE):
-            told += await self.append_as_read(new[start : start + AT_ONCE], versions=versions)
-        stored = made.as_stored(told)
-        data = {} if request is None else {STORED: await self._places_of(stored, window)}
-        await self._remove_from_window(EventType.REPLACE, made.leaving, "replaced", request, data)
+        try:
+            for start in range(0, len(new), AT_ONCE):
+                told += await self.append_as_read(
+                    new[start : start + AT_ONCE], versions=versions, guard=guard
+                )
+            stored = made.as_stored(told)
+            data = {} if request is None else {STORED: await self._places_of(stored, window)}
+            await self._remove_from_window(
+                EventType.REPLACE, made.leaving, "replaced", request, data, guard=guard
+            )
+        except WindowChanged:
+            assert expected is not None  # noqa: S101 - only a guard raises it
+            self._check_window(await self._window(), expected)
+            raise
         reads_of_caller().take_back(self._log.life.incarnation)
         return stored
+
+    def _check_window(self, window: Window, expected: int) -> None:
+        """Raise `VersionConflict` if a window has another version than expected."""
+        if (stored := version_of_window(window)) != expected:
+            raise version_conflict(f"the window of session '{self.id}'", expected, stored)
 
     async def _with_names_given(self, messages: Sequence[Message], names: Mapping[int, str]) -> list[Message]:
         """Return the messages with the ids under which an earlier attempt stored them.

@@ -38,6 +38,7 @@ from memory.domain.enrichment import (
 )
 from memory.domain.entry import Entry
 from memory.domain.errors import MemoryTiersError, RejectedByGate, StoreError
+from memory.domain.relation_labels import SUPERSEDES
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.domain.validation import MAX_LIMIT
@@ -45,7 +46,7 @@ from memory.domain.versions import stored_version
 from memory.orchestrator.enrichment.superseding import SUPERSEDE
 from memory.orchestrator.entries.derivatives import CONFIRM_NOTES
 from memory.orchestrator.entries.entries import Entries
-from memory.orchestrator.entries.relations import MADE_BY, NOTE, SUPERSEDES, Relations
+from memory.orchestrator.entries.relations import MADE_BY, NOTE, Relations
 from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.concurrency import each_at_once

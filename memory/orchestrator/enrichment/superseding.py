@@ -20,10 +20,11 @@ from memory.domain import ids, validation
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
 from memory.domain.provenance import all_in
+from memory.domain.relation_labels import SUPERSEDES
 from memory.domain.time import micros, moment
 from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.entries.entries import Entries, retired_at
-from memory.orchestrator.entries.relations import SUPERSEDES, Relations
+from memory.orchestrator.entries.relations import Relations
 from memory.orchestrator.entries.writing import PendingEntry, is_own, was_expired
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS

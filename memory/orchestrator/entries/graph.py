@@ -15,10 +15,11 @@ from typing import Literal
 
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
+from memory.domain.relation_labels import SUPERSEDES
 from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.entries import Entries
-from memory.orchestrator.entries.relations import SUPERSEDES, Relation, relation_of
+from memory.orchestrator.entries.relations import Relation, relation_of
 from memory.orchestrator.storage.collections import RELATIONS
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement

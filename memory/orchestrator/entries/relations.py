@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, get_args
 
 from memory.domain import ids, validation
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.relation_labels import LABELS, SUPERSEDES
 from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.orphans import existing_keys, parents_of
@@ -19,13 +19,10 @@ from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark, deleted_since
-from memory.ports.query import Eq, Order, Query, Tenant, Where, all_of, covers
+from memory.ports.query import Eq, Order, Query, Tenant, Where, all_of, covers, encode_cursor
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
-Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
-LABELS: tuple[str, ...] = get_args(Label)
-SUPERSEDES: Label = "supersedes"
 MADE_BY, NOTE = "made_by", "note"
 """In the body of a link that an advisor made: its model, and its explanation."""
 
@@ -46,6 +43,14 @@ class Relation(ResultMixin):
     created_at: datetime
     made_by: str | None = None
     note: str | None = None
+
+
+class RelationPage(list[Relation]):
+    """Relations, newest first. `cursor` continues after the last; None at the end."""
+
+    def __init__(self, found: Iterable[Relation] = (), cursor: str | None = None) -> None:
+        super().__init__(found)
+        self.cursor = cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +276,9 @@ class Relations:
         limit: int | None = None,
         shown: RelationVisibility | None = None,
         within: Where | None = None,
-    ) -> list[Relation]:
-        """Return the relations that match, newest first.
+        cursor: str | None = None,
+    ) -> RelationPage:
+        """Return a page of the relations that match, newest first.
 
         Relations of erased entries are gone. Those of retired entries are included,
         unless `shown` restricts them. With `within`, both ends are in this place.
@@ -288,15 +294,19 @@ class Relations:
             condition,
             (Order("created_at", descending=True),),
             most if shown is None and within is None else max(most, 100),
+            cursor,
         )
-        found: list[Relation] = []
+        found, is_more = list[Record](), False
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
             visible = await self._visible_rows(tenant, rows, shown)
-            found += [relation_of(row) for row in await self._rows_within(tenant, visible, within)]
+            found += await self._rows_within(tenant, visible, within)
+            is_more = len(found) > most or page.cursor is not None
             if len(found) >= most:
                 break
-        return found[:most]
+        last = found[most - 1] if is_more and len(found) >= most else None
+        behind = None if last is None else encode_cursor((last.created_at,), last.key.id)
+        return RelationPage(map(relation_of, found[:most]), behind)
 
     async def _visible_rows(
         self, tenant: str, rows: Sequence[Record], shown: RelationVisibility | None

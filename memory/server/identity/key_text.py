@@ -10,7 +10,11 @@ import re
 import secrets
 import string
 import zlib
+from datetime import timedelta
 from typing import Final, NamedTuple
+
+from memory.domain.errors import InvalidInput
+from memory.domain.time import parse_duration
 
 ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 ID_CHARS: Final = 10
@@ -81,3 +85,18 @@ def _base62(number: int, length: int) -> str:
         number, digit = divmod(number, len(ALPHABET))
         digits.append(ALPHABET[digit])
     return "".join(reversed(digits))
+
+
+def length_of(field: str, text: str) -> timedelta:
+    """Return the length of time that a text names, such as `90d`.
+
+    Raises:
+        InvalidInput: It names none.
+    """
+    try:
+        found = parse_duration(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, timedelta):  # an ISO 8601 duration, which only settings may have
+        raise InvalidInput(field, f"must be a length of time such as 90d or 12h, not {text[:40]!r}")
+    return found

@@ -26,8 +26,13 @@ CHECKED_EVERY: Final = 0.75
 """Seconds between two checks whether the key of a running request still holds."""
 CLIENT_GONE: Final = 499
 """The outcome of a request whose client went away before the response."""
-_DELETIONS: Final = frozenset({"delete", "erase", "erase-user", "clear", "pop", "revert-source"})
-"""The last parts of paths of calls that delete by POST."""
+_DELETIONS: Final = frozenset(
+    {
+        *("POST delete", "POST erase", "POST erase-user", "POST clear", "POST pop", "POST revert-source"),
+        *("POST roll-back", "PUT window", "PUT tasks"),
+    }
+)
+"""Methods and the last parts of paths of calls that delete, or take away messages."""
 _UNTOLD: Final = ("health", "openapi.json", "metrics")
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _IN_QUERY: Final = ("scope", "user", "session", "session_id", "key", "source")
@@ -178,7 +183,9 @@ def _is_change(method: str, path: str, role: Any) -> bool:
 
 
 def _is_deletion(scope: Scope) -> bool:
-    return scope["method"] == "DELETE" or scope["path"].rpartition("/")[2] in _DELETIONS
+    if scope["method"] == "DELETE" or scope.get("is_deletion", False):
+        return True
+    return f"{scope['method']} {scope['path'].rpartition('/')[2]}" in _DELETIONS
 
 
 def _is_administration(role: Any) -> bool:

@@ -15,8 +15,9 @@ from memory.domain.results import as_json
 from memory.server.callers import Caller
 from memory.server.facade_calls import Values
 from memory.server.operations import Operation, add_operations
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["admin"])
+router = APIRouter(tags=["admin"], route_class=ApiRoute)
 _ADMIN = "/v1/admin"
 
 

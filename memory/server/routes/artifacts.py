@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from memory.domain.artifact import Artifact
-from memory.facade.memory import Memory
 from memory.server.callers import Caller, Reader, Writer
 from memory.server.problems import Problem
 from memory.server.rendering import (
@@ -38,8 +35,9 @@ from memory.server.requests import (
     request_id_of,
     stream_of,
 )
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/memory/artifacts", tags=["artifacts"])
+router = APIRouter(prefix="/v1/memory/artifacts", tags=["artifacts"], route_class=ApiRoute)
 INERT: Final = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -137,7 +135,7 @@ async def read_artifact(
     if part is not None:
         headers["Content-Range"] = f"bytes {begin}-{end - 1}/{found.size}"
     return ClosingResponse(
-        _bytes_of(caller.memory, found, begin, end),
+        caller.memory.artifacts.stream(found.id, start=begin, end=end),
         200 if part is None else 206,
         headers={**headers, "Content-Type": found.media_type},
     )
@@ -159,20 +157,6 @@ async def _find(caller: Caller, text: str) -> Artifact:
     if found is None:
         raise not_found("artifact", text)
     return found
-
-
-async def _bytes_of(memory: Memory, artifact: Artifact, begin: int, end: int) -> AsyncIterator[bytes]:
-    """Yield the bytes of a file from one place to another."""
-    at = 0
-    source = cast("AsyncGenerator[bytes, None]", memory.artifacts.stream(artifact.id))
-    async with aclosing(source) as pieces:
-        async for piece in pieces:
-            after = at + len(piece)
-            if after > begin and at < end:
-                yield piece[max(begin - at, 0) : end - at]
-            at = after
-            if at >= end < artifact.size:
-                break
 
 
 def _range_of(header: str | None, size: int) -> tuple[int, int] | None:

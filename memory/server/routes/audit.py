@@ -14,8 +14,9 @@ from memory.server.callers import Admin
 from memory.server.identity import AuditLog
 from memory.server.requests import Cursor, Limit, inner_cursor, next_link, not_found, outer_cursor
 from memory.server.routes.keys import TenantName
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/admin/audit", tags=["audit"])
+router = APIRouter(prefix="/v1/admin/audit", tags=["audit"], route_class=ApiRoute)
 _LIMIT = 100
 
 

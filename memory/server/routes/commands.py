@@ -10,8 +10,9 @@ from pydantic import Field
 from memory.server.callers import Caller
 from memory.server.facade_calls import Values
 from memory.server.operations import Operation, add_operations
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["commands"])
+router = APIRouter(tags=["commands"], route_class=ApiRoute)
 
 
 def _prepare_run(caller: Caller, values: Values) -> None:

@@ -25,8 +25,9 @@ from memory.server.facade_calls import Values
 from memory.server.operations import Operation, add_operations
 from memory.server.requests import IfNoneMatch, etag_of, is_unchanged
 from memory.server.routes.artifacts import BYTES, INERT
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["documents"])
+router = APIRouter(tags=["documents"], route_class=ApiRoute)
 _ITEM = "/v1/documents/item"
 
 

@@ -25,9 +25,11 @@ from memory.server.rendering import (
     report_json,
 )
 from memory.server.requests import (
+    AsOf,
     IdempotencyKey,
     IfMatch,
     IfNoneMatch,
+    KnownAt,
     Prefer,
     etag_of,
     expected_version,
@@ -41,11 +43,10 @@ from memory.server.requests import (
     targets_of,
     wait_of,
 )
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/memory/entries", tags=["entries"])
+router = APIRouter(prefix="/v1/memory/entries", tags=["entries"], route_class=ApiRoute)
 OF_LIBRARY = {"supersedes": "supersedes_ids"}
-AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
-KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]
 
 
 @router.post("", status_code=201, response_model=WrittenEntry)

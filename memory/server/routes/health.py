@@ -13,8 +13,9 @@ from starlette.responses import Response
 from memory.facade.memory import Memory
 from memory.server.callers import Caller
 from memory.server.rendering import json_response
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=ApiRoute)
 OLDEST = 1.0
 """Seconds for which one look at the stores counts."""
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from memory.domain.time import parse_duration
 from memory.server.bodies import RequestBody
 from memory.server.callers import ROLES, Admin, Caller, Role
 from memory.server.identity import ApiKey, KeyStore, check_tenant
-from memory.server.identity.key_text import key_id_of_request
+from memory.server.identity.key_text import key_id_of_request, length_of
 from memory.server.problems import Problem, bad_request
 from memory.server.requests import IdempotencyKey, UnstoredKey, not_found
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/admin/keys", tags=["keys"])
+router = APIRouter(prefix="/v1/admin/keys", tags=["keys"], route_class=ApiRoute)
 TenantName = Annotated[
     str | None, Query(description="Another tenant than the caller's; for operators.", max_length=255)
 ]
@@ -104,7 +103,7 @@ async def create_key(
         body.role,
         scopes=body.scopes,
         name=body.name,
-        expires_in=None if body.expires is None else _length("expires", body.expires),
+        expires_in=None if body.expires is None else length_of("expires", body.expires),
         key_id=key_id,
     )
     response.headers["Location"] = f"/v1/admin/keys/{made.id}"
@@ -127,7 +126,7 @@ async def rotate_key(
     one holds. So an `Idempotency-Key` changes nothing.
     """
     await _check_managed(request, caller, key_id)
-    overlap = _length("overlap", (body or Rotation()).overlap)
+    overlap = length_of("overlap", (body or Rotation()).overlap)
     made, text = await _keys(request).rotate(key_id, overlap=overlap)
     response.headers["Cache-Control"] = "no-store"
     return ShownKey(**made.to_dict(), key=text)
@@ -172,13 +171,3 @@ async def _check_managed(request: Request, caller: Caller, key_id: str) -> None:
 
 def _document(key: ApiKey) -> KeyDocument:
     return KeyDocument(**key.to_dict())
-
-
-def _length(field: str, text: str) -> timedelta:
-    try:
-        found = parse_duration(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, timedelta):
-        raise bad_request(field, f"must be a length of time such as 90d or 12h, not {text[:40]!r}")
-    return found

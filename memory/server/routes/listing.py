@@ -25,8 +25,9 @@ from memory.server.requests import (
     split_list,
     switch,
 )
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/memory", tags=["entries"])
+router = APIRouter(prefix="/v1/memory", tags=["entries"], route_class=ApiRoute)
 LIMIT = 50
 MOST_SCOPES = 1000
 OF_LIBRARY = {

@@ -12,8 +12,9 @@ from memory.server.callers import Caller
 from memory.server.facade_calls import Values
 from memory.server.operations import Operation, add_operations
 from memory.server.rendering import EntryView, entry_json
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["entries"])
+router = APIRouter(tags=["entries"], route_class=ApiRoute)
 
 
 class FoundEntries(BaseModel):

@@ -9,8 +9,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from memory.server.callers import Operator
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=ApiRoute)
 _TEXT: Final[dict[str, Any]] = {
     "description": "Metrics in the text format of Prometheus.",
     "content": {"text/plain": {"schema": {"type": "string"}}},

@@ -13,8 +13,9 @@ from memory.server.callers import Caller
 from memory.server.facade_calls import Values
 from memory.server.operations import Operation, add_operations
 from memory.server.rendering import EntryView
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["promotion"])
+router = APIRouter(tags=["promotion"], route_class=ApiRoute)
 _ENTRY = "/v1/memory/entries/{entry_id:text}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from memory.domain.results import as_json
@@ -24,25 +24,31 @@ from memory.server.rendering import (
     relation_json,
 )
 from memory.server.requests import (
+    AsOf,
+    Cursor,
     IdempotencyKey,
+    KnownAt,
     Limit,
     full_id,
+    inner_cursor,
     named_here,
+    next_link,
     not_found,
+    outer_cursor,
     request_id_of,
     split_list,
     switch,
 )
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/memory", tags=["relations"])
+router = APIRouter(prefix="/v1/memory", tags=["relations"], route_class=ApiRoute)
 UNKNOWN_END = "both entries must exist, be active and belong to this tenant"
-AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
-KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]
 Scopes = Annotated[list[str] | None, Query(description="By default, all scopes of the key.")]
 
 
 @router.get("/relations", response_model=RelationList)
 async def list_relations(
+    request: Request,
     caller: Reader,
     source_id: Annotated[str | None, Query(description="The entry that they lead from.")] = None,
     target_id: Annotated[str | None, Query(description="The entry that they lead to.")] = None,
@@ -51,6 +57,7 @@ async def list_relations(
     as_of: AsOf = None,
     known_at: KnownAt = None,
     limit: Limit = None,
+    cursor: Cursor = None,
 ) -> Response:
     """List relations, newest first; 200 by default."""
     ends = {}
@@ -67,8 +74,11 @@ async def list_relations(
             as_of=as_of,
             known_at=known_at,
             limit=limit,
+            cursor=inner_cursor(caller, cursor),
         )
-    return json_response({"relations": [relation_json(one) for one in found]})
+    after = outer_cursor(caller, found.cursor)
+    shown = {"relations": [relation_json(one) for one in found], "cursor": after}
+    return json_response(shown, headers=next_link(request, after))
 
 
 @router.post("/relations", status_code=201, response_model=RelationView)

@@ -6,8 +6,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from memory.server.operations import Operation, add_operations
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["scopes"])
+router = APIRouter(tags=["scopes"], route_class=ApiRoute)
 
 
 class ScopeView(BaseModel):

@@ -9,8 +9,9 @@ from memory.server.bodies import Note
 from memory.server.callers import Caller, Reader, Writer
 from memory.server.rendering import Cleared, ScratchpadSize, ScratchpadView, json_response
 from memory.server.requests import IdempotencyKey, request_id_of
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/memory", tags=["scratchpads"])
+router = APIRouter(prefix="/v1/memory", tags=["scratchpads"], route_class=ApiRoute)
 
 
 @router.get("/scratchpads/{agent}", response_model=ScratchpadView)

@@ -21,8 +21,9 @@ from memory.server.callers import Caller
 from memory.server.facade_calls import Values, hints_of
 from memory.server.operations import Operation, add_operations
 from memory.server.problems import bad_request
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["sessions"], route_class=ApiRoute)
 
 ORIGINAL = "original"
 _FORMAT = Annotated[
@@ -54,6 +55,7 @@ class ShownContext(ShownMessages):
     total_tokens: int
     tools_tokens: int
     version: int = Field(description="Counts the changes of the window.")
+    window_version: str | None = Field(description="The ETag of the window; null if a part was read.")
     left_out: int = Field(description="Messages of the window that are older or did not fit.")
     over_budget: int
     invalid: list[str] = Field(description="Ids of results without a call.")
@@ -220,7 +222,7 @@ OPERATIONS = (
     Operation("PUT", f"{_SESSION}/window", "session.replace", result="messages",
               fields={"messages": _MESSAGES}),
     Operation("GET", f"{_SESSION}/window", "session.window", "reader", fields=_FORMATTED,
-              prepare=_without_format, show=_show_context, model=ShownContext),
+              etag="window_version", prepare=_without_format, show=_show_context, model=ShownContext),
     Operation("GET", f"{_SESSION}/context", "session.context", "reader", fields=_FORMATTED, omits=("tools",),
               prepare=_without_format, show=_show_context, model=ShownContext),
     Operation("POST", f"{_SESSION}/context", "session.context", "reader", fields=_FORMATTED,

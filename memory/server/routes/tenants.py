@@ -12,8 +12,9 @@ from memory.server.callers import Admin
 from memory.server.identity import is_reserved
 from memory.server.rendering import json_response
 from memory.server.requests import not_found
+from memory.server.routing import ApiRoute
 
-router = APIRouter(prefix="/v1/admin", tags=["administration"])
+router = APIRouter(prefix="/v1/admin", tags=["administration"], route_class=ApiRoute)
 
 
 @router.delete("/tenants/{tenant:text}", response_model=dict[str, Any])

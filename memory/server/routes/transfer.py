@@ -18,8 +18,9 @@ from memory.server.callers import Admin
 from memory.server.problems import bad_request
 from memory.server.rendering import ClosingResponse, json_response
 from memory.server.requests import UnstoredKey, stream_of
+from memory.server.routing import ApiRoute
 
-router = APIRouter(tags=["transfer"])
+router = APIRouter(tags=["transfer"], route_class=ApiRoute)
 
 JSON_LINES: Final = "application/jsonl"
 PIECE: Final = 64 * 1024

@@ -648,10 +648,22 @@ class Manifests:
                 "its bytes differ from those that were put",
             )
 
-    async def _portion(self, manifest: Record, start: int) -> Sequence[bytes]:
-        """Return up to `PORTION` chunks from this number on; none after the last."""
+    async def stream_part(self, manifest: Record, start: int, end: int) -> AsyncIterator[bytes]:
+        """Yield the bytes from one place to another; only their chunks are read.
+
+        Raises:
+            Exception: As `stream`. The bytes are not compared with the digest of all.
+        """
+        last = -(-end // CHUNK_BYTES)
+        for first in range(start // CHUNK_BYTES, last, PORTION):
+            for number, data in enumerate(await self._portion(manifest, first, last), first):
+                at = number * CHUNK_BYTES
+                yield data[max(start - at, 0) : end - at]
+
+    async def _portion(self, manifest: Record, start: int, last: int | None = None) -> Sequence[bytes]:
+        """Return up to `PORTION` chunks from this number on; none from `last` on."""
         tenant, scope, upload = manifest.key.tenant, manifest.scope, str(manifest.fields["upload"])
-        numbers = range(start, min(start + PORTION, int(manifest.body["chunks"])))
+        numbers = range(start, min(start + PORTION, int(manifest.body["chunks"]) if last is None else last))
         with step("artifacts.read"):
             rows = await self._store.get(
                 ARTIFACTS, [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers]

@@ -32,6 +32,7 @@ from memory.orchestrator.conversations.sessions import (
 from memory.orchestrator.conversations.window.history import History
 from memory.orchestrator.conversations.window.reading import Window, WindowExtent, read_window, window_at_hand
 from memory.orchestrator.conversations.window.reads import reads_of_caller
+from memory.orchestrator.conversations.window.replacing import WindowGuard
 from memory.orchestrator.conversations.window_exits import WindowExitHandler
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
@@ -180,6 +181,7 @@ class Handle:
         reason: str,
         request: RequestMark | None = None,
         data: Mapping[str, JsonValue] | None = None,
+        guard: WindowGuard | None = None,
     ) -> int:
         """Take those of the known places that are in the window out of it.
 
@@ -206,7 +208,8 @@ class Handle:
                 else []
             )
 
-        done = await self._append_and_touch(decide, request)
+        checked = decide if guard is None else guard.checked(decide)
+        done = await self._append_and_touch(checked, request)
         return 0 if done is None else len(left_by(done.draft))
 
     async def _append_and_touch(

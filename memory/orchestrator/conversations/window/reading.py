@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,6 +25,7 @@ MARGIN = 8
 """Additional messages to read, because a cut may fall into a call's results."""
 COPIED = 500
 """Messages that are copied before other tasks get a turn."""
+_VERSION_BYTES = 7
 LEAST_COST = 4
 """The least tokens expected of a message.
 
@@ -67,6 +69,18 @@ class Window:
             for message, event in zip(self.messages, self.events, strict=True)
             if event is not None
         }
+
+
+def version_of_window(window: Window) -> int:
+    """Return a number that changes with each change of a whole window.
+
+    It covers the text of the system message, and edits of the other messages.
+    """
+    found = hashlib.sha256(str(window.state.after.version).encode())
+    for message, event in zip(window.messages, window.events, strict=True):
+        seen = message.model_dump_json() if event is None else f"{event.key.id} {event.place} {event.edits}"
+        found.update(f"\n{seen}".encode())
+    return int.from_bytes(found.digest()[:_VERSION_BYTES]) or 1
 
 
 def read_of(window: Window, shown: Sequence[Message]) -> WindowRead:

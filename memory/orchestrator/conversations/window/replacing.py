@@ -2,15 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from memory.domain.message import Message
-from memory.orchestrator.conversations.log.events import copy_of
+from memory.orchestrator.conversations.log.events import Draft, Event, copy_of
+from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.storage.places import Places
 from memory.policies.message_alignment import align_messages
 
 AT_ONCE = 500
 """Messages that are put together."""
+
+
+class WindowChanged(Exception):
+    """The window changed between the check of its version and the first write."""
+
+
+class WindowGuard:
+    """Lets the first write of a replacement happen only if the window did not change.
+
+    The later writes of the call come after that one, so they need no check.
+    """
+
+    def __init__(self, version: int) -> None:
+        """`version` counts the changes of the window."""
+        self._version = version
+        self._is_passed = False
+
+    def checked(self, decide: Callable[[LogSnapshot], list[Draft]]) -> Callable[[LogSnapshot], list[Draft]]:
+        """Return `decide`, which raises `WindowChanged` if the window changed."""
+
+        def decide_checked(seen: LogSnapshot) -> list[Draft]:
+            if not self._is_passed and seen.state.after.version != self._version:
+                raise WindowChanged
+            return decide(seen)
+
+        return decide_checked
+
+    def note(self, events: Sequence[Event]) -> None:
+        """Note a write, which may be none."""
+        self._is_passed |= bool(events)
 
 
 class Replacement:

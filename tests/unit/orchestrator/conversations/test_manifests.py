@@ -120,6 +120,20 @@ async def swept(world: World) -> Engine:
     return engine
 
 
+async def test_of_a_part_only_its_chunks_are_read(world: World) -> None:
+    data = bytes(range(95))
+    await put(world.engine, data)
+    files = world.engine.conversations.manifests
+    found = await files.at(TENANT, "s1", "a")
+    assert found is not None
+    for start, end in ((0, 1), (0, 95), (9, 11), (10, 20), (37, 74), (94, 95), (40, 40)):
+        part = b"".join([piece async for piece in files.stream_part(found, start, end)])
+        assert part == data[start:end], (start, end)
+    with patch.object(files._store, "get", wraps=files._store.get) as get:
+        _ = [piece async for piece in files.stream_part(found, 31, 39)]
+    assert [len(call.args[1]) for call in get.call_args_list] == [1]
+
+
 @pytest.mark.parametrize("fails", ["fails_before", "fails_after"])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("known", [True, False])
