@@ -327,7 +327,8 @@ class Sessions:
             request_id: As in `Session.delete`.
 
         Returns:
-            False if there was no such session.
+            False if there was no such session. Of several calls at once, one returns
+            True.
 
         Raises:
             InvalidInput: There is no such session, and the id is the text of a scope,
