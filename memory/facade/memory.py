@@ -700,7 +700,8 @@ class Memory(AsyncContext, LoopBound):
     ) -> Entry:
         """Change an active entry. Arguments that are left out change nothing.
 
-        `entries.history` keeps the version before.
+        `entries.history` keeps the version before. If the entry has all given values
+        already, its version stays.
 
         Args:
             entry_id: The id of the entry.

@@ -159,7 +159,8 @@ class Sessions:
     ) -> SessionInfo:
         """Change attributes of a session. Arguments that are left out change nothing.
 
-        Each given value replaces the stored one as a whole.
+        Each given value replaces the stored one as a whole. If the session has all of
+        them already, its `attributes_version` stays.
 
         Args:
             system: The text of the system message. The session must have one.

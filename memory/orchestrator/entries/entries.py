@@ -27,6 +27,7 @@ from memory.orchestrator.storage.entry_records import (
     REQUEST,
     apply_changes,
     entry_of,
+    has_values,
     needs_vector,
     with_request,
 )
@@ -296,8 +297,8 @@ class Entries:
     ) -> Entry:
         """Apply the validated patch. The version before it is kept.
 
-        Without changes, the entry is returned unchanged. A repeat of a request returns
-        the version that it made.
+        If the entry has all these values already, it is returned unchanged. A repeat of
+        a request returns the version that it made.
 
         Raises:
             NotFound: There is no active entry, or a blocked source hides it.
@@ -496,6 +497,8 @@ class Entries:
         if not is_current(record, now):
             raise NotFound(key.id)
         changes = change(record, now)
+        if has_values(record, changes, version=record.version):
+            return record
         new = apply_changes(record, changes, version=version_at(now, record.version))
         new = with_request(new, request)
         if changes.keys() & {"content", "title", "searchable"} or new.vector != record.vector:
