@@ -1,5 +1,5 @@
 """What an address by scope and key costs: a read beside the driver's own by primary key,
-and a keyed write beside an update.
+a keyed write beside an update, and many keyed writes in one call beside the driver's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from tests.support.placings import ORDINARY, Placing
 NAMES = ("default", "postgres-only", "redis-postgres-edge", "mongo-only")
 HELD, CALLS = 1_000, 200
 ADA = Scope.user("ada")
+AT_ONCE, ROUNDS = 500, 6
+Rows = dict[str, str]
 Read = Callable[[str], Awaitable[object]]
+Upsert = Callable[[Rows], Awaitable[object]]
+"""Stores texts under their keys, whether there are some or not, in one step."""
 
 
 async def keys(folder: Path, rounds: int) -> list[Figure]:
@@ -32,11 +36,11 @@ async def keys(folder: Path, rounds: int) -> list[Figure]:
 
 
 async def _on(placing: Placing, folder: Path) -> list[Figure]:
-    contents = sentences(HELD + 4 * CALLS, seed=21)
+    contents = sentences(HELD + 4 * CALLS + 2 * ROUNDS * AT_ONCE, seed=21)
     names = [f"note {n}" for n in range(HELD)]
     async with (
         Memory(placing.config(folder) | {"durations": {"sweep_every": 0}}) as memory,
-        _raw(placing, folder, dict(zip(names, contents, strict=False))) as read,
+        _raw(placing, folder, dict(zip(names, contents, strict=False))) as (read, upsert),
     ):
         drafts = [{"content": c, "scope": ADA, "key": k} for k, c in zip(names, contents, strict=False)]
         await memory.write_many(drafts)
@@ -54,10 +58,18 @@ async def _on(placing: Placing, folder: Path) -> list[Figure]:
         def update(number: int) -> Awaitable[object]:
             return memory.update(scope=ADA, key=names[-1 - number], content=next(spare))
 
+        def replace_many(number: int) -> Awaitable[object]:
+            some = [{"content": next(spare), "scope": ADA, "key": name} for name in names[:AT_ONCE]]
+            return memory.write_many(some, if_exists="replace")
+
+        def bare_many(number: int) -> Awaitable[object]:
+            return upsert({name: next(spare) for name in names[:AT_ONCE]})
+
         await side_by_side(20, get, bare)
         ours, raw = await side_by_side(CALLS, get, bare)
         await side_by_side(10, replace, update)
         replacing, updating = await side_by_side(CALLS, replace, update)
+        many, many_raw = await side_by_side(ROUNDS, replace_many, bare_many)
     return [
         Figure(f"{placing.name}: get(scope, key)", ours * 1000, "ms", raw=raw * 1000, ratio_target=2.0),
         Figure(
@@ -67,13 +79,25 @@ async def _on(placing: Placing, folder: Path) -> list[Figure]:
             raw=updating * 1000,
             ratio_target=1.2,
         ),
+        Figure(
+            f"{placing.name}: write_many(if_exists='replace') of {AT_ONCE}, per entry",
+            many / AT_ONCE * 1000,
+            "ms",
+            raw=many_raw / AT_ONCE * 1000,
+        ),
     ]
 
 
 @contextlib.asynccontextmanager
-async def _raw(placing: Placing, folder: Path, texts: dict[str, str]) -> AsyncIterator[Read]:
-    """A read of a JSON text by its primary key, with the driver of the mid tier."""
-    rows = {name: json.dumps({"content": text, "scope": "user:ada"}) for name, text in texts.items()}
+async def _raw(placing: Placing, folder: Path, texts: Rows) -> AsyncIterator[tuple[Read, Upsert]]:
+    """A read of a JSON text by its primary key and an upsert of many, with the driver of
+    the mid tier.
+    """
+
+    def rows_of(some: Rows) -> list[tuple[str, str]]:
+        return [(name, json.dumps({"content": text, "scope": "user:ada"})) for name, text in some.items()]
+
+    rows = dict(rows_of(texts))
     if placing.name == "default":
         with contextlib.closing(sqlite3.connect(folder / "raw.db", check_same_thread=False)) as file:
             file.execute("CREATE TABLE raw (key TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID")
@@ -82,15 +106,28 @@ async def _raw(placing: Placing, folder: Path, texts: dict[str, str]) -> AsyncIt
             def look(name: str) -> Any:
                 return json.loads(file.execute("SELECT body FROM raw WHERE key = ?", (name,)).fetchone()[0])
 
-            yield lambda name: asyncio.to_thread(look, name)
+            def store(some: Rows) -> None:
+                with file:
+                    file.executemany(
+                        "INSERT INTO raw VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+                        rows_of(some),
+                    )
+
+            yield lambda name: asyncio.to_thread(look, name), lambda some: asyncio.to_thread(store, some)
     elif placing.name == "mongo-only":
-        from pymongo import AsyncMongoClient
+        from pymongo import AsyncMongoClient, ReplaceOne
 
         server, name = mongo_servers.replica_set(), f"raw_{uuid.uuid4().hex[:8]}"
         client: Any = AsyncMongoClient(server.url("admin"))
         try:
             await client[name].raw.insert_many([{"_id": key, "body": body} for key, body in rows.items()])
-            yield lambda key: client[name].raw.find_one({"_id": key})
+
+            def replace(some: Rows) -> Awaitable[object]:
+                writes = [ReplaceOne({"_id": k}, {"body": body}, upsert=True) for k, body in rows_of(some)]
+                done: Awaitable[object] = client[name].raw.bulk_write(writes)
+                return done
+
+            yield lambda key: client[name].raw.find_one({"_id": key}), replace
         finally:
             await client.drop_database(name)
             await client.close()
@@ -102,7 +139,13 @@ async def _raw(placing: Placing, folder: Path, texts: dict[str, str]) -> AsyncIt
         try:
             await connection.execute(f"CREATE TABLE {table} (key TEXT PRIMARY KEY, body JSONB)")
             await connection.executemany(f"INSERT INTO {table} VALUES ($1, $2)", list(rows.items()))  # noqa: S608
-            yield lambda key: connection.fetchrow(f"SELECT body FROM {table} WHERE key = $1", key)  # noqa: S608
+
+            def upsert(some: Rows) -> Awaitable[object]:
+                text = f"INSERT INTO {table} VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET body = excluded.body"  # noqa: S608
+                done: Awaitable[object] = connection.executemany(text, rows_of(some))
+                return done
+
+            yield lambda key: connection.fetchrow(f"SELECT body FROM {table} WHERE key = $1", key), upsert  # noqa: S608
         finally:
             await connection.execute(f"DROP TABLE {table}")
             await connection.close()

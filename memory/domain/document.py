@@ -25,8 +25,10 @@ JSON is None, bool, 64-bit int, finite float, str, list, or dict with text keys.
 """
 
 Form: TypeAlias = Literal["json", "bytes"]
-IfDocumentExists: TypeAlias = Literal["replace", "error"]
-IF_EXISTS: tuple[IfDocumentExists, ...] = ("replace", "error")
+IfDocumentExists: TypeAlias = Literal["replace", "keep", "error"]
+IF_EXISTS: tuple[IfDocumentExists, ...] = ("replace", "keep", "error")
+DocumentOrder: TypeAlias = Literal["key", "updated"]
+DOCUMENT_ORDERS: tuple[DocumentOrder, ...] = ("key", "updated")
 
 INLINE_BYTES = 256 * 1024
 """The largest value that is stored in one record."""
@@ -99,7 +101,7 @@ class CheckedValue:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPut:
-    """One put of a group, for `Documents.apply`; see `Documents.put`."""
+    """One put, for `Documents.apply` and `put_many`; see `Documents.put`."""
 
     scope: Scope | str
     key: str
@@ -175,6 +177,10 @@ def check_expectation(expected: object, if_exists: object) -> int | None:
     if if_exists == "error" and version:
         raise InvalidInput(
             "if_exists", "'error' contradicts the version of an existing document. Pass one of the two"
+        )
+    if if_exists == "keep" and version is not None:
+        raise InvalidInput(
+            "expected_version", "does not go with if_exists='keep', which changes no document that exists"
         )
     return version
 

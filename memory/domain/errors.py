@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from memory.domain.entry import Entry
     from memory.domain.legal_hold import LegalHold
 
 NAMED = 20
@@ -237,14 +236,16 @@ class SessionOwnerMismatch(Conflict):
 class PartialWrite(Conflict):
     """Raised if some drafts of one call conflict; all other drafts are stored.
 
-    `written` maps the position of a draft in the call to its entry, whether this call
-    stored it or found it stored under its key. `conflicts` maps the positions of the
-    other drafts to their errors. Correct those drafts and write only them again.
+    `written` maps the position of a draft in the call to its entry (or document),
+    whether this call stored it or found it stored under its key. `conflicts` maps the
+    positions of the other drafts to their errors. Correct those drafts and write only
+    them again.
     """
 
     code = "partial_write"
+    written: dict[int, Any]
 
-    def __init__(self, written: Mapping[int, Entry], conflicts: Mapping[int, Conflict]) -> None:
+    def __init__(self, written: Mapping[int, Any], conflicts: Mapping[int, Conflict]) -> None:
         first = min(conflicts)
         named = ", ".join(map(str, sorted(conflicts)[:20])) + ", …" * (len(conflicts) > 20)
         others = "; all others are stored" if written else ""

@@ -10,7 +10,7 @@ from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
 from memory.orchestrator.conversations.redaction import is_counted, said_by
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.erasure.erasure import documents_of, entries_of
+from memory.orchestrator.erasure.erasure import count_of
 from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, MESSAGES
 from memory.policies.entry_query import where_of
 from memory.ports.query import Query, Tenant, within
@@ -58,7 +58,7 @@ async def erase_scope(engine: Engine, tenant: str, scope: Scope | Subtree, *, dr
     erased = await engine.erasure.erase(Partition(tenant, scope.text))
     left = await sessions_left(engine, tenant, scope)
     held = await engine.derivatives.held_derived(tenant, lambda text: text == scope.text)
-    return ErasedScope(entries_of(erased), left, documents_of(erased), held=held)
+    return ErasedScope(count_of(erased, ENTRIES), left, count_of(erased, DOCUMENTS), held=held)
 
 
 async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> ErasedScope:

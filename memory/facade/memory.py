@@ -661,16 +661,15 @@ class Memory(AsyncContext, LoopBound):
     ) -> list[Entry]:
         """Store many entries, in order. All drafts are checked before any is stored.
 
-        Drafts are stored 500 at a time. A mapping with arguments about how to write,
-        such as `supersedes`, is stored alone, in its place. If a store fails, the
-        earlier batches are kept. If all drafts have keys, the whole call can be
-        repeated.
+        Drafts are stored 500 at a time, those with another `if_exists` too. A mapping
+        with other arguments about how to write, such as `supersedes`, is stored alone,
+        in its place. If a store fails, the earlier batches are kept. If all drafts have
+        keys, the whole call can be repeated.
 
         Args:
             drafts: Drafts, or mappings with the arguments of `write`.
             revive: As in `write`, for all drafts that do not say otherwise.
-            if_exists: As in `write`, for all drafts that do not say otherwise. Unless
-                it is `"error"`, each draft is stored alone.
+            if_exists: As in `write`, for all drafts that do not say otherwise.
             consistency: As in `write`, for all drafts that do not say otherwise.
             request_id: As in `write`, for the whole call. A mapping may have one of its
                 own instead.
@@ -701,7 +700,8 @@ class Memory(AsyncContext, LoopBound):
     ) -> Entry:
         """Change an active entry. Arguments that are left out change nothing.
 
-        `entries.history` keeps the version before.
+        `entries.history` keeps the version before. If the entry has all given values
+        already, its version stays.
 
         Args:
             entry_id: The id of the entry.

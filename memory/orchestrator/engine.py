@@ -37,6 +37,7 @@ from memory.orchestrator.entries.orphans import OrphanCollector
 from memory.orchestrator.entries.relations import Relations
 from memory.orchestrator.entries.scratchpads import Scratchpads
 from memory.orchestrator.entries.short_ids import ShortIds
+from memory.orchestrator.entries.upserts import Upserts
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.maintenance.reindexing import Reindexer
 from memory.orchestrator.maintenance.repair import StoreRepair
@@ -165,6 +166,9 @@ class Engine:
             quotas=self.quotas,
             trust=self.trust,
             on_written=lambda tenant, written: self.after_writes.note(tenant, written),
+        )
+        self.upserts = Upserts(
+            self.placement, entries=self.entries, embeddings=self.embeddings, key_locks=self.key_locks
         )
         self.artifact_references = ArtifactReferences(
             self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure

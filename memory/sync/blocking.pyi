@@ -51,7 +51,9 @@ from memory.domain.document import (
     Document,
     DocumentChange,
     DocumentInfo,
+    DocumentOrder,
     DocumentPage,
+    DocumentPut,
     IfDocumentExists,
     Value,
 )
@@ -479,6 +481,9 @@ class BlockingDocuments:
         if_exists: IfDocumentExists = ...,
         request_id: str | None = ...,
     ) -> DocumentInfo: ...
+    def put_many(
+        self, puts: Sequence[DocumentPut], *, request_id: str | None = ...
+    ) -> list[DocumentInfo]: ...
     def get(self, scope: Scope | str, key: str) -> Document | None: ...
     def get_many(self, scope: Scope | str, keys: Sequence[str]) -> list[Document | None]: ...
     def delete(
@@ -518,6 +523,7 @@ class BlockingDocuments:
         prefix: str = ...,
         start: str | None = ...,
         stop: str | None = ...,
+        order: DocumentOrder = ...,
         reverse: bool = ...,
         filter: FilterInput | None = ...,
         values: bool = ...,
@@ -531,6 +537,7 @@ class BlockingDocuments:
         prefix: str = ...,
         start: str | None = ...,
         stop: str | None = ...,
+        order: DocumentOrder = ...,
         reverse: bool = ...,
         filter: FilterInput | None = ...,
         values: bool = ...,

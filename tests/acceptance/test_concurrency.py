@@ -5,6 +5,7 @@ counts once.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -81,6 +82,59 @@ async def test_of_invalidations_at_once_one_finds_the_entry_active(memory: Memor
     clock.advance()
     outcomes = await asyncio.gather(*(memory.entries.invalidate(entry.id) for _ in range(10)))
     assert sorted(map(bool, outcomes)) == [False] * 9 + [True]
+
+
+@pytest.mark.parametrize("of_entries", [False, True], ids=["messages", "messages-and-entries"])
+async def test_of_deletions_of_a_session_at_once_one_finds_it(memory: Memory, of_entries: bool) -> None:
+    session = await memory.sessions.create("s1")
+    await session.append({"role": "user", "content": "hello"})
+    if of_entries:
+        await memory.write_many([{"content": f"note {n}", "scope": "session:s1"} for n in range(3)])
+    outcomes = await asyncio.gather(*(memory.sessions.delete("s1") for _ in range(4)), session.delete())
+    assert sorted(outcomes) == [False] * 4 + [True]
+    assert await memory.sessions.get("s1") is None
+    assert await memory.retrieve("session:s1") == []
+    assert not await memory.sessions.delete("s1")
+
+
+async def test_of_deletions_of_the_entries_of_a_session_at_once_one_finds_them(memory: Memory) -> None:
+    await memory.write("note", scope="session:s1")
+    outcomes = await asyncio.gather(*(memory.sessions.delete("s1") for _ in range(5)))
+    assert sorted(outcomes) == [False] * 4 + [True]
+
+
+SAY_WHETHER: dict[str, Callable[[Memory, dict[str, str]], Awaitable[bool]]] = {
+    "archive": lambda memory, made: memory.session("s1").archive(),
+    "exclude": lambda memory, made: memory.session("s1").exclude("m1"),
+    "restore": lambda memory, made: memory.session("s1").restore("m2"),
+    "erase": lambda memory, made: memory.session("s1").erase("m3"),
+    "tasks.delete": lambda memory, made: memory.session("s1").tasks.delete("t1"),
+    "runs.delete": lambda memory, made: memory.session("s1").runs.delete("r1"),
+    "artifacts.delete": lambda memory, made: memory.artifacts.delete(made["artifact"]),
+    "scratchpads.clear": lambda memory, made: memory.scratchpads.clear("ada"),
+    "relations.unrelate": lambda memory, made: memory.relations.unrelate(made["relation"]),
+    "documents.delete": lambda memory, made: memory.documents.delete(USER, "d1"),
+    "resume": lambda memory, made: memory.session("s1").resume(),
+}
+"""Calls that return whether they have done something, in an order in which each can."""
+
+
+async def test_of_each_call_at_once_one_returns_that_it_has_done_something(memory: Memory) -> None:
+    session = await memory.sessions.create("s1")
+    await session.append([{"role": "user", "content": f"hello {n}", "id": f"m{n}"} for n in range(5)])
+    await session.exclude("m2")
+    await session.tasks.save("t1")
+    await session.runs.save("r1", child_id="c1")
+    await memory.scratchpads.append("draft", agent="ada")
+    one, two = await memory.write_many([{"content": f"fact {n}", "scope": USER} for n in range(2)])
+    await memory.documents.put(USER, "d1", {"n": 1})
+    made = {
+        "artifact": (await memory.artifacts.put("s1", "a.txt", b"data")).id,
+        "relation": (await memory.relations.relate(one.id, "supports", two.id)).id,
+    }
+    for name, call in SAY_WHETHER.items():
+        outcomes = await asyncio.gather(*(call(memory, made) for _ in range(5)))
+        assert sorted(outcomes) == [False] * 4 + [True], name
 
 
 @pytest.mark.behaviour("A56")

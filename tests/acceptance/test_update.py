@@ -39,7 +39,6 @@ async def _full(memory: Memory, clock: Clock, scope: Scope = USER) -> Entry:
         ({"source": None}, {"source": None, "origins": ["source:planning"]}),
         ({"tags": []}, {"tags": []}),
         ({"metadata": {"replace": 2, "new": 3}}, {"metadata": {"keep": 1, "replace": 2, "new": 3}}),
-        ({"metadata": {}}, {}),
         ({"metadata": {"keep": None}}, {"metadata": {"keep": None, "replace": 1}}),
         ({"expires_at": None}, {"expires_at": None}),
     ],

@@ -1,5 +1,5 @@
 """Two processes race each conditional call on a store that they share: one of them
-wins, and the other gets `VersionConflict`.
+wins, and the other gets `VersionConflict`. Of two that delete a session, one deletes it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.processes import Racers, racers
 ROUNDS = drawn(1000, 12)
 SHARED = ("default", "files-only", "redis-only", "postgres-only", "mongo-only", "mariadb-only")
 ADA = Scope.user("ada")
-CALLS = ("create", "replace", "merge", "update", "invalidate", "delete", "session")
+CALLS = ("create", "replace", "merge", "update", "invalidate", "delete", "session", "sessions.delete")
 
 PROGRAM = """
 import asyncio, json, sys
@@ -41,6 +41,8 @@ def call_of(memory, call, key, version, name):
         return memory.entries.invalidate(**given, expected_version=version)
     if call == "delete":
         return memory.delete(**given, expected_version=version)
+    if call == "sessions.delete":
+        return memory.sessions.delete(key)
     return memory.sessions.update("talk", title=name, expected_version=version)
 
 async def main(config, name):
@@ -79,6 +81,9 @@ async def _race(memory: Memory, both: Racers, call: str, key: str) -> str:
     """Let both call at once. Returns who won, once what is stored shows it."""
     if call == "session":
         version = (await memory.session("talk").info()).attributes_version
+    elif call == "sessions.delete":
+        version = ""
+        await (await memory.sessions.create(key)).append({"role": "user", "content": "before"})
     else:
         made = (
             None
@@ -89,6 +94,9 @@ async def _race(memory: Memory, both: Racers, call: str, key: str) -> str:
     winners = [name for name, has_won in both.race(call, key, version).items() if has_won]
     assert len(winners) == 1, (call, key, winners)
     (winner,) = winners
+    if call == "sessions.delete":
+        assert await memory.sessions.get(key) is None
+        return winner
     now = await memory.get(scope=ADA, key=key)
     if call in ("replace", "merge", "update"):
         assert now is not None

@@ -253,6 +253,11 @@ def changed_in(value: bytes) -> bytes | None:
     return value[154:HEAD] if sound and _TYPES.get(value[17]) == RECORD else None
 
 
+def is_listed(value: bytes) -> bool:
+    """Whether an index of records may list the value. Damaged values are listed."""
+    return _content_start(value) is None or _TYPES.get(value[17]) not in (MARK, TOMBSTONE)
+
+
 def is_quarantined(value: bytes) -> bool:
     """Whether this is the note that replaces a quarantined value."""
     return value[17:18] == b"c" and _content_start(value) is not None

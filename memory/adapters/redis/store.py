@@ -13,7 +13,15 @@ from redis.exceptions import RedisError, ResponseError
 from memory.adapters.redis.audit import Audit as Look
 from memory.adapters.redis.batch import apply, send, still, write_call
 from memory.adapters.redis.cluster import ClusterConnections
-from memory.adapters.redis.codec import CHECKSUM_END, held_in, is_quarantined, lay_out, listed_in, note_of
+from memory.adapters.redis.codec import (
+    CHECKSUM_END,
+    held_in,
+    is_listed,
+    is_quarantined,
+    lay_out,
+    listed_in,
+    note_of,
+)
 from memory.adapters.redis.config import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.connection import Connections, ServerConnections
 from memory.adapters.redis.due import due_page
@@ -299,14 +307,17 @@ class RedisStore(BaseStore):
         return not await Inspection(self.name, self._connections).has_whole_indexes()
 
     async def _again(self, query: Query, matches: Sequence[Match]) -> list[Match]:
-        """Return values that changed between reading and deleting, and still match."""
+        """Return values that changed between reading and deleting, and still match.
+
+        A tombstone that another client left in between is no damage of the index.
+        """
         if not matches:
             return []
         values = await self._connections.values([match.entry.address for match in matches])
         changed = [
-            replace(m.entry, value=value)
-            for m, value in zip(matches, values, strict=True)
-            if value is not None
+            replace(match.entry, value=value)
+            for match, value in zip(matches, values, strict=True)
+            if value is not None and is_listed(value)
         ]
         return await Question(self._connections, query).matches(changed)
 

@@ -13,12 +13,14 @@ from typing import Any
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.document import (
+    DOCUMENT_ORDERS,
     MAX_GROUP,
     CheckedValue,
     Document,
     DocumentChange,
     DocumentDelete,
     DocumentInfo,
+    DocumentOrder,
     DocumentPage,
     DocumentPut,
     IfDocumentExists,
@@ -28,7 +30,7 @@ from memory.domain.document import (
     check_key,
     check_value,
 )
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import Conflict, InvalidInput, PartialWrite
 from memory.domain.filter_parsing import parse_filter
 from memory.domain.filters import Filter, is_empty
 from memory.domain.scope import Scope, Subtree
@@ -93,6 +95,9 @@ class Documents:
         Metadata and expiry are those of this call; earlier ones are dropped. The
         `created_at` of the document stays. A legal hold does not stop a put.
 
+        If an equal value of up to 256 KiB with equal metadata is there, and neither
+        expires, the document and its version stay.
+
         Args:
             key: 1 to 512 bytes of any text but NUL.
             value: JSON (None, bool, 64-bit int, finite float, str, list, dict with text
@@ -106,6 +111,7 @@ class Documents:
             expected_version: The `version` that you read last, or `ABSENT`. If another
                 one is stored, nothing is changed.
             if_exists: `"error"` refuses to replace any document, even an equal one.
+                `"keep"` leaves and returns the document that is there.
             request_id: As in `Memory.write`. A repeat stores nothing, and returns what
                 the first call returned.
 
@@ -142,6 +148,50 @@ class Documents:
         (made,) = await self._once(request, [asked], put)
         assert made is not None  # noqa: S101 - a put stores one
         return made
+
+    async def put_many(
+        self, puts: Sequence[DocumentPut], *, request_id: str | None = None
+    ) -> list[DocumentInfo]:
+        """Store up to 1,000 values, of one scope or several, each as `put` does.
+
+        The puts are not one group: see `apply` for that. They take few calls of the
+        store, except those of more than 256 KiB.
+
+        Args:
+            puts: `DocumentPut`s of different documents. All are checked before any is
+                stored.
+            request_id: As in `Memory.write`. A repeat changes nothing, and returns what
+                the first call returned.
+
+        Returns:
+            The documents without their values, in the order of the puts.
+
+        Raises:
+            PartialWrite: Some puts conflict; all others are stored. The error names
+                them and holds the stored documents.
+            QuotaExceeded: The documents would exceed a quota of `document_bytes`.
+            Unsupported: The store of tier `mid` cannot store groups of changes.
+        """
+        asked = [
+            one
+            for one in await _change_requests(puts, "puts", MAX_KEYS, (DocumentPut,))
+            if isinstance(one, PutRequest)
+        ]
+        for one in asked:
+            self._access.scope_in_view(one.scope)
+        documents, tenant = self._access.engine.documents, self._access.tenant
+        request = await _request_of("put_many", tenant, request_id, asked)
+
+        async def put(mark: RequestMark | None) -> list[DocumentInfo | None]:
+            marks = [None if mark is None else mark.part(number) for number in range(len(asked))]
+            outcomes = await documents.put_many(tenant, asked, marks) if asked else []
+            made = {n: one for n, one in enumerate(outcomes) if isinstance(one, DocumentInfo)}
+            conflicts = {n: one for n, one in enumerate(outcomes) if isinstance(one, Conflict)}
+            if conflicts:
+                raise PartialWrite(made, conflicts)
+            return list(made.values())
+
+        return [info for info in await self._once(request, asked, put) if info is not None]
 
     async def _once(
         self,
@@ -351,6 +401,7 @@ class Documents:
         prefix: str = "",
         start: str | None = None,
         stop: str | None = None,
+        order: DocumentOrder = "key",
         reverse: bool = False,
         filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         values: bool = False,
@@ -359,7 +410,8 @@ class Documents:
     ) -> DocumentPage:
         """List the documents of a scope or a subtree in the order of their keys.
 
-        Keys are compared by code point. Each item is a `DocumentInfo`; with `values` it
+        Keys are compared by code point; with `order="updated"`, the document that was
+        put least recently comes first. Each item is a `DocumentInfo`; with `values` it
         is a `Document`.
 
         Args:
@@ -368,7 +420,11 @@ class Documents:
             prefix: Only keys that begin with this text.
             start: Only keys that are not below this one.
             stop: Only keys below this one.
-            reverse: Begin at the highest key. `start` and `stop` keep their meaning.
+            order: `"updated"` orders by `updated_at`, and equal ones by an inner id. A
+                document that is put between two pages is listed once more, or not at
+                all.
+            reverse: Begin at the highest key, or at the document that was put last.
+                `start` and `stop` keep their meaning.
             filter: Only documents that pass this `Filter`, or its dict, such as
                 `{"value.step": {"$gt": 3}}`. It compares `metadata`, `value`, `key`,
                 `created_at`, `updated_at` and `expires_at`. A page may then end early:
@@ -380,7 +436,14 @@ class Documents:
         """
         keys = _key_range(prefix, start, stop)
         return await self._page(
-            scope, keys, limit, cursor, values=values, reverse=reverse, passing=_filter_of(filter)
+            scope,
+            keys,
+            limit,
+            cursor,
+            values=values,
+            order=order,
+            reverse=reverse,
+            passing=_filter_of(filter),
         )
 
     async def iterate(
@@ -390,11 +453,12 @@ class Documents:
         prefix: str = "",
         start: str | None = None,
         stop: str | None = None,
+        order: DocumentOrder = "key",
         reverse: bool = False,
         filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         values: bool = False,
     ) -> AsyncIterator[DocumentInfo]:
-        """Iterate over documents of a scope or a subtree, in the order of their keys.
+        """Iterate over documents of a scope or a subtree, in the order of `list`.
 
         It reads page after page, as `list` does, and leaves out documents that cannot
         be read. `list` counts those.
@@ -404,14 +468,15 @@ class Documents:
             prefix: Only keys that begin with this text.
             start: Only keys that are not below this one.
             stop: Only keys below this one.
-            reverse: Begin at the highest key.
+            order: As in `list`.
+            reverse: As in `list`.
             filter: Only documents that pass it; as in `list`.
             values: Yield each `Document` with its value and metadata.
         """
         keys, passing, cursor = _key_range(prefix, start, stop), _filter_of(filter), None
         while True:
             page = await self._page(
-                scope, keys, None, cursor, values=values, reverse=reverse, passing=passing
+                scope, keys, None, cursor, values=values, order=order, reverse=reverse, passing=passing
             )
             for document in page.documents:
                 yield document
@@ -426,6 +491,7 @@ class Documents:
         cursor: str | None,
         *,
         values: bool,
+        order: DocumentOrder = "key",
         reverse: bool = False,
         passing: Filter | None = None,
     ) -> DocumentPage:
@@ -437,6 +503,7 @@ class Documents:
             keys,
             limit=most,
             reverse=flag("reverse", reverse),
+            order="key" if validation.one_of("order", order, DOCUMENT_ORDERS) == "key" else "updated",
             cursor=place,
             values=flag("values", values),
             passing=passing,
@@ -500,20 +567,28 @@ def _info_from(asked: ChangeRequest, noted: Mapping[str, Any]) -> DocumentInfo:
     )
 
 
-async def _change_requests(changes: object) -> list[ChangeRequest]:
+async def _change_requests(
+    changes: object,
+    field: str = "changes",
+    at_most: int = MAX_GROUP,
+    kinds: tuple[type[DocumentChange], ...] = (DocumentPut, DocumentDelete),
+) -> list[ChangeRequest]:
+    """Check changes of different documents. `kinds` are those that the call takes."""
     asked: list[ChangeRequest] = []
-    for number, change in enumerate(validation.sequence("changes", changes, at_most=MAX_GROUP)):
-        with validation.item("changes", number):
+    for number, change in enumerate(validation.sequence(field, changes, at_most=at_most)):
+        with validation.item(field, number):
+            if not isinstance(change, kinds):
+                wanted = " or ".join(kind.__name__ for kind in kinds)
+                raise InvalidInput("", f"must be a {wanted}, not {type(change).__name__}")
             if isinstance(change, DocumentPut):
                 asked.append(await _put_request(change))
-            elif isinstance(change, DocumentDelete):
-                asked.append(_delete_request(change))
             else:
-                kind = type(change).__name__
-                raise InvalidInput("", f"must be a DocumentPut or DocumentDelete, not {kind}")
-    named = [(one.scope, one.key) for one in asked]
-    if twice := next((one for one in named if named.count(one) > 1), None):
-        raise InvalidInput("changes", f"name the key {twice[1]!r} twice. Name each document once per call")
+                asked.append(_delete_request(change))
+    seen: set[tuple[str, str]] = set()
+    for one in asked:
+        if (one.scope, one.key) in seen:
+            raise InvalidInput(field, f"name the key {one.key!r} twice. Name each document once per call")
+        seen.add((one.scope, one.key))
     return asked
 
 
@@ -536,6 +611,7 @@ async def _put_request(put: DocumentPut) -> PutRequest:
         lifetime if put.refresh_on_read else None,
         expected,
         put.if_exists == "error",
+        keeps=put.if_exists == "keep",
     )
 
 

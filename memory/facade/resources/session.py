@@ -1021,7 +1021,8 @@ class Session:
                 the repeat erases the session with messages appended since.
 
         Returns:
-            False if there was no such session.
+            False if there was no such session. Of several calls at once, one returns
+            True.
 
         Raises:
             SessionOwnerMismatch: The session belongs to another user, agent or

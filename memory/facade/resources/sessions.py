@@ -159,7 +159,8 @@ class Sessions:
     ) -> SessionInfo:
         """Change attributes of a session. Arguments that are left out change nothing.
 
-        Each given value replaces the stored one as a whole.
+        Each given value replaces the stored one as a whole. If the session has all of
+        them already, its `attributes_version` stays.
 
         Args:
             system: The text of the system message. The session must have one.
@@ -327,7 +328,8 @@ class Sessions:
             request_id: As in `Session.delete`.
 
         Returns:
-            False if there was no such session.
+            False if there was no such session. Of several calls at once, one returns
+            True.
 
         Raises:
             InvalidInput: There is no such session, and the id is the text of a scope,

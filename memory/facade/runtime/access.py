@@ -82,7 +82,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries.browsing import EntryPage
-from memory.orchestrator.entries.entries import UpsertMode
+from memory.orchestrator.entries.upserts import UpsertCall, UpsertMode
 from memory.orchestrator.entries.writing import gone_error
 from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.callbacks import invoke
@@ -127,6 +127,32 @@ class _Written:
     requested: tuple[str, ...] = ()
     """The ids of the entries to supersede."""
     superseded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _WritePlan:
+    """A checked write."""
+
+    write: Callable[[RequestMark | None], Awaitable[_Written]]
+    """Makes the write, alone."""
+    upsert: UpsertCall | None
+    """The same write, if it may be made together with others."""
+
+    def upsert_for(self, mark: RequestMark | None) -> UpsertCall:
+        """Return the write for a batch, with the mark of its request."""
+        assert self.upsert is not None  # noqa: S101 - `_kind_of_write` says so
+        return replace(self.upsert, request=mark)
+
+
+def _kind_of_write(plan: _WritePlan | None, own: WriteMode) -> Literal["plain", "upserts", "alone"]:
+    """Return with which others a draft is written: neighbours of the same kind."""
+    if plan is None:
+        return "plain"
+    return "alone" if plan.upsert is None or own.get("request_id") is not None else "upserts"
+
+
+def _as_conflict(refused: Exception) -> Conflict:
+    return refused if isinstance(refused, Conflict) else Conflict(str(refused))
 
 
 def scopes_of(scope: Scopes | None) -> list[Scope | Subtree]:
@@ -471,15 +497,14 @@ class Access:
     ) -> list[Entry]:
         """Write many entries, in order.
 
-        Entries with their own write mode are written alone; those between them are
-        written together.
+        Neighbours that can be written together are; see `_kind_of_write`.
         """
         drafts = validation.sequence("drafts", given)
         flag("revive", mode.get("revive", False))
         consistency_of(mode.get("consistency"))
         if_exists = validation.one_of("if_exists", mode.get("if_exists", "error"), get_args(IfExists))
         parts: list[tuple[EntryDraft, WriteMode]] = []
-        calls: dict[int, Callable[[RequestMark | None], Awaitable[_Written]]] = {}
+        plans: dict[int, _WritePlan] = {}
         async for at, one in iterate_cooperatively(list(enumerate(drafts))):
             with validation.item("drafts", at):
                 draft, own = self._split_signed(one, mode)
@@ -491,13 +516,13 @@ class Access:
                     )
                 check_request_id(own.get("request_id"))
                 if own or if_exists != "error":
-                    calls[at] = self._plan_write(draft, {**mode, **own}, None)
+                    plans[at] = self._plan_write(draft, {**mode, **own}, None)
                 parts.append((draft, own))
         asked = [(draft, cast("WriteMode", {**mode, **own})) for draft, own in parts]
         request = request_of_writes("write_many", self.tenant, mode.get("request_id"), asked)
 
         async def write(mark: RequestMark | None) -> list[Entry]:
-            return await self._write_parts(parts, calls, mode, mark)
+            return await self._write_parts(parts, plans, mode, mark)
 
         async def read(noted: Any) -> list[Entry]:
             found = await self._entries_of(noted)
@@ -520,47 +545,55 @@ class Access:
     async def _write_parts(
         self,
         parts: Sequence[tuple[EntryDraft, WriteMode]],
-        calls: Mapping[int, Callable[[RequestMark | None], Awaitable[_Written]]],
+        plans: Mapping[int, _WritePlan],
         mode: WriteMode,
         mark: RequestMark | None,
     ) -> list[Entry]:
-        """Write checked drafts in order.
+        """Write checked drafts in order, as many together as can be.
 
-        `calls` has the planned writes of those with a mode of their own.
+        `plans` has the writes of those with a mode of their own.
         """
-        engine, drafts = self.engine, [draft for draft, _ in parts]
+        drafts = [draft for draft, _ in parts]
         revived, waits = mode.get("revive", False), consistency_of(mode.get("consistency"))
         marks = [None if mark is None else mark.part(at) for at in range(len(drafts))]
         await self.refuse_unknown(drafts)
+        kinds = [_kind_of_write(plans.get(at), own) for at, (_, own) in enumerate(parts)]
         written, conflicts = dict[int, Entry](), dict[int, Conflict]()
         at = 0
         while at < len(drafts):
-            end = (
-                at + 1
-                if at in calls
-                else next((n for n in range(at, len(drafts)) if n in calls), len(drafts))
-            )
+            kind = kinds[at]
+            others = (n for n in range(at + 1, len(drafts)) if kind == "alone" or kinds[n] != kind)
+            end = next(others, len(drafts))
             try:
-                if at in calls:
+                if kind == "alone":
                     draft, own = parts[at]
-                    one = self._write_once(draft, {**mode, **own}, calls[at], marks[at])
-                    done = [(await one).entry]
+                    one = self._write_once(draft, {**mode, **own}, plans[at].write, marks[at])
+                    written[at] = (await one).entry
+                elif kind == "upserts":
+                    calls = [plans[n].upsert_for(marks[n]) for n in range(at, end)]
+                    for n, outcome in enumerate(
+                        await self.engine.upserts.upsert_many(self.tenant, calls), start=at
+                    ):
+                        if isinstance(outcome, Exception):
+                            conflicts[n] = _as_conflict(outcome)
+                        else:
+                            written[n] = outcome[0]
                 else:
-                    done = await engine.entries.write_many(
+                    done = await self.engine.entries.write_many(
                         self.tenant,
                         drafts[at:end],
                         revive=revived,
                         consistency=waits,
                         requests=marks[at:end],
                     )
-                written |= dict(enumerate(done, start=at))
+                    written |= dict(enumerate(done, start=at))
             except PartialWrite as partial_write:
                 written |= {at + n: entry for n, entry in partial_write.written.items()}
                 conflicts |= {at + n: conflict for n, conflict in partial_write.conflicts.items()}
             except (Conflict, InvalidInput) as refused:  # an entry to supersede is missing or already retired
-                if at not in calls:
+                if kind != "alone":
                     raise
-                conflicts[at] = refused if isinstance(refused, Conflict) else Conflict(str(refused))
+                conflicts[at] = _as_conflict(refused)
             at = end
         if conflicts:
             raise PartialWrite(written, conflicts)
@@ -574,7 +607,7 @@ class Access:
 
         async def write(mark: RequestMark | None) -> _Written:
             await self.refuse_unknown([draft])
-            return await planned(mark)
+            return await planned.write(mark)
 
         return await self._write_once(draft, mode, write)
 
@@ -607,10 +640,8 @@ class Access:
 
         return await self.once(request, write, note, read)
 
-    def _plan_write(
-        self, draft: EntryDraft, mode: WriteMode, within: Scope | None
-    ) -> Callable[[RequestMark | None], Awaitable[_Written]]:
-        """Check a write, and return the function that makes it; see `_write`."""
+    def _plan_write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None) -> _WritePlan:
+        """Check a write, and return how to make it; see `_write`."""
         self.scope_in_view(draft.scope)
         superseded = SupersedeRequest.parse(mode.get("supersedes", ()), self._place_of(within))
         detects = flag("detect_conflicts", mode.get("detect_conflicts", False))
@@ -624,23 +655,16 @@ class Access:
         if upserts:
             _check_upsert(draft, if_exists, expected, superseded, detects)
         upsert_mode: UpsertMode = "create" if if_exists == "error" else if_exists  # type: ignore[assignment]
+        upsert = UpsertCall(
+            draft, upsert_mode, expected, revive=revived or if_exists != "error", consistency=waits
+        )
 
         async def write(mark: RequestMark | None) -> _Written:
             steps = self.engine.enricher.pending_steps(wanted)
             replays: set[str] = set()
             if upserts:
-                return _Written(
-                    *await self.engine.entries.upsert(
-                        self.tenant,
-                        draft,
-                        waits,
-                        mode=upsert_mode,
-                        expected=expected,
-                        revive=revived or if_exists != "error",
-                        steps=steps,
-                        request=mark,
-                    )
-                )
+                call = replace(upsert, steps=steps, request=mark)
+                return _Written(*await self.engine.upserts.upsert(self.tenant, call))
             if superseded.ids:
                 engine = self.engine.supersede_writer
                 entry, gave_way = await engine.write(
@@ -678,7 +702,7 @@ class Access:
             )
             return _Written(entry, bool(replays))
 
-        return write
+        return _WritePlan(write, upsert if upsert_mode != "create" else None)
 
     def _enrichment(self, mode: WriteMode, *, if_exists: str, superseding: bool) -> list[Pass]:
         """Return the enrichment passes to run, as the call or the configuration says.

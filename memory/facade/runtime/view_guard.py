@@ -79,6 +79,7 @@ _KINDS: Final = {
         Session.resume Session.roll_back Session.stream Session.update
         Tasks.delete Tasks.replace_all Tasks.save Runs.delete Runs.save
         Documents.apply Documents.delete Documents.delete_many Documents.put
+        Documents.put_many
         Artifacts.delete Artifacts.put Admin.erase
     """,
     ViewCall.TENANT_READ: """

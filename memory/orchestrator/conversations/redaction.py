@@ -30,8 +30,10 @@ from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource,
 from memory.orchestrator.conversations.tasks.runs import Runs
 from memory.orchestrator.conversations.tasks.tasks import Tasks
 from memory.orchestrator.conversations.window_exits import WindowExitHandler, reset_answers
-from memory.orchestrator.erasure.erasure import Erased, Erasure, documents_of, entries_of
+from memory.orchestrator.erasure.erasure import Erased, Erasure, count_of
 from memory.orchestrator.storage.collections import (
+    DOCUMENTS,
+    ENTRIES,
     FORKED_FROM,
     MESSAGES,
     OPERATIONS,
@@ -392,7 +394,9 @@ class Redaction:
         scopes = {Scope.user(user).text, *(one.scope for one in said)}
         scopes |= {text for one in of_user for text in (scope_of(one), Scope.session(one).text)}
         held |= await self._held_derived(tenant, scopes)
-        return ErasedUser(sessions, messages, entries_of(erased), list(held), documents_of(erased))
+        return ErasedUser(
+            sessions, messages, count_of(erased, ENTRIES), list(held), count_of(erased, DOCUMENTS)
+        )
 
     async def _held_derived(self, tenant: str, scopes: set[str]) -> dict[str, None]:
         """Return a sentence for each held entry that was made of erased data."""

@@ -30,8 +30,8 @@ from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.previews import preview_of
 from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.log.window_copies import WindowCopies
-from memory.orchestrator.erasure.erasure import Erased, Erasure, entries_of
-from memory.orchestrator.storage.collections import FORKED_FROM, MESSAGES, SESSIONS
+from memory.orchestrator.erasure.erasure import Erased, Erasure, count_of
+from memory.orchestrator.storage.collections import ENTRIES, FORKED_FROM, MESSAGES, SESSIONS
 from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
@@ -553,15 +553,17 @@ class SessionRecords:
 
         The entries of the session's scope are erased too. A repeat of the request
         spares what was stored after the request began. Returns false if there was
-        nothing to erase. Raises `SessionOwnerMismatch` if the session belongs to
-        another owner than `asked` names, even if it has expired.
+        nothing to erase, or a concurrent call deleted the session.
+
+        Raises `SessionOwnerMismatch` if the session belongs to another owner than
+        `asked` names, even if it has expired.
         """
         if asked is not None and (stored := await self.find_record(tenant, session_id)) is not None:
             refuse_other_owner(stored, asked)
         if request is not None and request.repeats:
             return await self._erase_again(tenant, session_id, micros(request.begun_at))
-        there, _, entries = await self.erase(tenant, session_id)
-        return there or entries_of(entries) > 0
+        there, said, entries = await self.erase(tenant, session_id)
+        return count_of(said, SESSIONS) > 0 if there else count_of(entries, ENTRIES) > 0
 
     async def _erase_again(self, tenant: str, session_id: str, before: int) -> bool:
         """Complete an erasure that began at this version, and spare what came since."""
@@ -575,7 +577,7 @@ class SessionRecords:
             is_deleted
             or (isinstance(stored, Record) and micros(stored.created_at) < before)
             or (isinstance(stored, Record) and int(str(stored.body.get(CREATED_OVER, 0))) > before)
-            or entries_of(of_scope) > 0
+            or count_of(of_scope, ENTRIES) > 0
         )
 
     async def erase(self, tenant: str, session_id: str) -> tuple[bool, Erased, Erased]:

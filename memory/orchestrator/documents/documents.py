@@ -27,6 +27,7 @@ from memory.domain.document import (
     CheckedValue,
     Document,
     DocumentInfo,
+    DocumentOrder,
     DocumentPage,
     Form,
     value_from,
@@ -60,6 +61,7 @@ from memory.orchestrator.storage.versions import version_at
 from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import where_of
 from memory.policies.visibility import is_expired, unexpired_filter
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import (
     Condition,
     Count,
@@ -108,6 +110,7 @@ REMEMBERED = 16
 READS = 5
 """How often a large document is read again if a chunk is missing."""
 _READ_AT_ONCE = 50
+_ORDERS: Mapping[DocumentOrder, str] = {"key": "key", "updated": "updated_at"}
 _DELETED_AT_ONCE = 200
 _INFO = frozenset({"key", "form", "size", "created_at", "updated_at", "expires_at", "lifetime", "upload"})
 _OF_CHUNKS = deletion_steps(KINDS.of(DOCUMENTS), None)
@@ -118,7 +121,8 @@ class PutRequest:
     """A validated put.
 
     `expected` is the stored version that the caller expects: 0 for an absent document,
-    None for any. With `strict`, an existing document is a conflict.
+    None for any. With `strict`, an existing document is a conflict. With `keeps`, it
+    stays as it is.
     """
 
     scope: str
@@ -134,11 +138,29 @@ class PutRequest:
     """When an imported document was created. None: now, unless one is replaced."""
     expires_at: datetime | None = None
     """When an imported document expires."""
+    keeps: bool = False
 
     @property
     def is_large(self) -> bool:
         """Whether the value is stored in chunks."""
         return self.value.size > INLINE_BYTES
+
+    def is_stored_in(self, record: Record) -> bool:
+        """Return whether the record has this value and metadata, and neither expires.
+
+        Large values are not compared.
+        """
+        fields: Mapping[str, Any] = record.fields
+        expiries = (self.expires_in, self.lifetime, self.expires_at, record.expires_at)
+        if self.is_large or "upload" in fields or any(one is not None for one in expiries):
+            return False
+        if (fields["form"], fields["size"]) != (self.value.form, self.value.size):
+            return False
+        if json_of(record.body.get("metadata", {})) != json_of(dict(self.metadata)):
+            return False
+        if self.value.form == "bytes":
+            return bool(fields["data"] == self.value.value)
+        return json_of(record.body["value"]) == json_of(self.value.value)
 
     def stored_as(self, record: Record, version: int, updated_at: datetime) -> DocumentInfo:
         """Return the document that this put stored, also if it was replaced since."""
@@ -300,27 +322,29 @@ class Documents:
         *,
         limit: int,
         reverse: bool = False,
+        order: DocumentOrder = "key",
         cursor: str | None = None,
         values: bool = False,
         passing: Filter | None = None,
     ) -> DocumentPage:
-        """Return a page of documents in the order of their keys.
+        """Return a page of documents in the order of their keys or of their last puts.
 
         With `values`, a page may end early, so that it holds few large values. With
         `passing`, it has only documents that pass this filter, and may end early too.
         """
+        by = Order(_ORDERS[order], descending=reverse)
         if passing is not None:
             return await self._passing_page(
-                tenant, scope, keys, passing, limit=limit, reverse=reverse, cursor=cursor, values=values
+                tenant, scope, keys, passing, limit=limit, by=by, cursor=cursor, values=values
             )
         if not values:
-            page = await self._page(self._query(tenant, scope, keys, limit, reverse, cursor))
+            page = await self._page(self._query(tenant, scope, keys, limit, by, cursor))
             return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, len(page.corrupt))
         found: list[DocumentInfo] = []
         damaged = size = 0
         while True:
             portion = min(limit - len(found), _READ_AT_ONCE)
-            query = self._query(tenant, scope, keys, portion, reverse, cursor)
+            query = self._query(tenant, scope, keys, portion, by, cursor)
             page = await self._page(replace(query, select=None))
             damaged += len(page.corrupt)
             for row in page.records:
@@ -344,7 +368,7 @@ class Documents:
         passing: Filter,
         *,
         limit: int,
-        reverse: bool,
+        by: Order,
         cursor: str | None,
         values: bool,
     ) -> DocumentPage:
@@ -353,7 +377,7 @@ class Documents:
         damaged = checked = size = 0
         most = self._placement.settings.filter_rows
         while True:
-            query = self._query(tenant, scope, keys, _READ_AT_ONCE, reverse, cursor, passing)
+            query = self._query(tenant, scope, keys, _READ_AT_ONCE, by, cursor, passing)
             page = await self._page(replace(query, select=None))
             damaged, cursor = damaged + len(page.corrupt), page.cursor
             for row in page.records:
@@ -371,7 +395,8 @@ class Documents:
                 size += shown.size if values else 0
                 if len(found) == limit or size >= PAGE_BYTES:
                     if row is not page.records[-1]:
-                        cursor = encode_cursor((str(row.fields["key"]),), row.key.id)
+                        place = str(row.fields["key"]) if by.field == "key" else row.updated_at
+                        cursor = encode_cursor((place,), row.key.id)
                     return DocumentPage(found, cursor, damaged)
             if cursor is None:
                 return DocumentPage(found, None, damaged)
@@ -419,19 +444,18 @@ class Documents:
         scope: Scope | Subtree,
         keys: KeyRange,
         limit: int,
-        reverse: bool,
+        by: Order,
         cursor: str | None,
         passing: Filter | None = None,
     ) -> Query:
-        order = (Order("key", descending=reverse),)
-        place = () if cursor is None else decode_cursor(cursor, order).values
-        if not all(isinstance(one, str) for one in place):
+        place = () if cursor is None else decode_cursor(cursor, (by,)).values
+        if not all(isinstance(one, str if by.field == "key" else datetime) for one in place):
             raise InvalidInput("cursor", "is of another listing. Pass the cursor of the page before")
         return Query(
             DOCUMENTS,
             where_of(tenant, (scope,)),
             all_of(keys.condition, self._is_live, _condition(passing)),
-            order,
+            (by,),
             limit,
             cursor=cursor,
             select=_INFO,
@@ -486,7 +510,8 @@ class Documents:
                 (there,) = await self._read_rows([key])
                 if (done := _find_made(asked, there, request)) is not None:
                     return done
-                self._check_put(asked, there)
+                if (kept := self._find_unchanged(asked, there)) is not None:
+                    return info_of(kept)
             async with self._quotas.admit(tenant, _growth([(asked, key, there)])):
                 return await self._put_over(tenant, asked, key, there, patience, request)
 
@@ -507,6 +532,9 @@ class Documents:
                 if (done := _find_made(asked, there, request)) is not None:
                     await self._take_back(tenant, [asked], [upload])
                     return done
+                if (kept := self._find_unchanged(asked, there)) is not None:
+                    await self._take_back(tenant, [asked], [upload])
+                    return info_of(kept)
                 write = self._put(asked, key, there, known, upload, nonce, request)
             except (Conflict, CorruptRecord):
                 await self._take_back(tenant, [asked], [upload])
@@ -523,6 +551,58 @@ class Documents:
                 (upload,) = await self._store_chunks(tenant, [asked])
                 (there,) = await self._read_rows([key])
                 known = getattr(there, "version", None)
+
+    async def put_many(
+        self, tenant: str, puts: Sequence[PutRequest], requests: Sequence[RequestMark | None]
+    ) -> list[DocumentInfo | Conflict]:
+        """Put documents with different keys, by one batch of reads and one of writes.
+
+        Large values, and documents that others change meanwhile, are put alone.
+
+        Returns:
+            Each document, or the conflict that `put` raises for it.
+        """
+        for scope in {one.scope for one in puts}:
+            self._check_home(tenant, scope)
+        keys, nonce = [key_of(tenant, one.scope, one.key) for one in puts], self._placement.nonce()
+        small = [number for number, one in enumerate(puts) if not one.is_large]
+        stored = dict(zip(small, await self._read_rows([keys[number] for number in small]), strict=True))
+        done: dict[int, DocumentInfo | Conflict] = {}
+        writes: dict[int, Put] = {}
+        growth: dict[str, list[tuple[ChangeRequest, Key, Stored | None]]] = {}
+        async for number, there in iterate_cooperatively(stored.items()):
+            asked, key, mark = puts[number], keys[number], requests[number]
+            try:
+                if (made := _find_made(asked, there, mark)) is not None:
+                    done[number] = made
+                    continue
+                if (kept := self._find_unchanged(asked, there)) is not None:
+                    done[number] = info_of(kept)
+                    continue
+                known = getattr(there, "version", None)
+                writes[number] = self._put(asked, key, there, known, None, nonce, mark)
+                growth.setdefault(asked.scope, []).append((asked, key, there))
+            except Conflict as refused:
+                done[number] = refused
+        more = [entry for some in growth.values() for entry in _growth(some)]
+        async with self._quotas.admit(tenant, more):
+            outcomes = (
+                await self._placement.write("document.put", self._home, *writes.values()) if writes else []
+            )
+        records: list[Record] = []
+        for (number, write), outcome in zip(writes.items(), outcomes, strict=True):
+            record = write.record if outcome.applied else _own(outcome.stored, nonce)
+            if record is not None:
+                records.append(record)
+                done[number] = info_of(record)
+        await self._after(records, [None] * len(records))
+        for number in range(len(puts)):
+            if number not in done:
+                try:
+                    done[number] = await self.put(tenant, puts[number], requests[number])
+                except Conflict as refused:
+                    done[number] = refused
+        return [done[number] for number in range(len(puts))]
 
     async def restore(self, tenant: str, asked: PutRequest, *, revive: bool = False) -> Restored:
         """Put an exported document if nothing is stored under its key.
@@ -598,7 +678,7 @@ class Documents:
         until = None if request is None or not request.repeats else micros(request.begun_at)
         while True:
             size = _DELETED_AT_ONCE if passing is None else _READ_AT_ONCE
-            query = self._query(tenant, scope, keys, size, False, cursor, passing)
+            query = self._query(tenant, scope, keys, size, Order("key"), cursor, passing)
             if until is not None:
                 query = replace(query, filter=all_of(query.filter, Le("version", until)))
             page = await self._page(query if passing is None else replace(query, select=None))
@@ -699,7 +779,7 @@ class Documents:
                 outcomes = await self._together(sent) if sent else []
                 made = writes if all(outcome.applied for outcome in outcomes) else None
             if made is not None:
-                return await self._conclude(made, uploads)
+                return await self._conclude(changes, stored, made, uploads)
             for outcome in outcomes:
                 if outcome.status is not Status.SKIPPED:
                     await self._meet(outcome)
@@ -710,17 +790,28 @@ class Documents:
             stored = await self._read_rows(keys)
 
     async def _conclude(
-        self, writes: Sequence[Put | Delete | None], uploads: Sequence[Upload | None]
+        self,
+        changes: Sequence[ChangeRequest],
+        stored: Sequence[Stored | None],
+        writes: Sequence[Put | Delete | None],
+        uploads: Sequence[Upload | None],
     ) -> list[DocumentInfo | None]:
         """Complete a group that was stored, and return its documents."""
         await self._finish([write for write in writes if isinstance(write, Delete)])
-        puts = [
-            (write.record, upload)
-            for write, upload in zip(writes, uploads, strict=True)
-            if isinstance(write, Put)
-        ]
-        await self._after([record for record, _ in puts], [upload for _, upload in puts])
-        return [info_of(write.record) if isinstance(write, Put) else None for write in writes]
+        puts: list[Record] = []
+        made: list[Upload | None] = []
+        found: list[DocumentInfo | None] = []
+        for one, there, write, upload in zip(changes, stored, writes, uploads, strict=True):
+            if isinstance(write, Put):
+                puts.append(write.record)
+                made.append(upload)
+                found.append(info_of(write.record))
+            elif isinstance(one, PutRequest) and isinstance(there, Record):
+                found.append(info_of(there))
+            else:
+                found.append(None)
+        await self._after(puts, made)
+        return found
 
     async def _group(
         self,
@@ -737,6 +828,9 @@ class Documents:
         for one, key, there, upload in zip(changes, keys, stored, uploads, strict=True):
             known = getattr(there, "version", None)
             if isinstance(one, PutRequest):
+                if one.keeps and self._find_unchanged(one, there) is not None:
+                    writes.append(None)
+                    continue
                 writes.append(self._put(one, key, there, known, upload, nonce, request))
                 continue
             writes.append(self._delete(one, key, there, known, request))
@@ -818,11 +912,19 @@ class Documents:
             Conflict: The stored document is not what the request expects.
             CorruptRecord: It cannot be read, and the request depends on it.
         """
-        if isinstance(stored, Corrupt) and asked.expected is None and not asked.strict:
+        if isinstance(stored, Corrupt) and asked.expected is None and not (asked.strict or asked.keeps):
             return None
         there = self._visible(stored)
         _check(asked, there)
         return there
+
+    def _find_unchanged(self, asked: PutRequest, stored: Stored | None) -> Record | None:
+        """Return the stored document if a put leaves it as it is.
+
+        Raises as `_check_put` does.
+        """
+        there = self._check_put(asked, stored)
+        return there if there is not None and (asked.keeps or asked.is_stored_in(there)) else None
 
     def _put(
         self,
@@ -1001,7 +1103,12 @@ def _find_group(
         else:
             found.append(None)
             is_made = is_made or _was_deleted_by(there, request)
-    return found if is_made else None
+    if not is_made:
+        return None
+    for number, (one, there) in enumerate(zip(changes, stored, strict=True)):
+        if isinstance(one, PutRequest) and one.keeps and isinstance(there, Record):
+            found[number] = found[number] or info_of(there)
+    return found
 
 
 def _body(asked: PutRequest, nonce: str) -> dict[str, JsonValue]:

@@ -17,5 +17,6 @@ __all__ = [
     "relations",
     "scratchpads",
     "short_ids",
+    "upserts",
     "writing",
 ]

@@ -6,19 +6,19 @@ Drafts and patches arrive validated. Only this package and the ones below it use
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from memory.domain import ids
-from memory.domain.entry import Entry, EntryDraft, PartialDraft
-from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite, VersionConflict
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import InvalidInput, NotFound, PartialWrite
 from memory.domain.scope import ScopeKind
 from memory.domain.time import micros
 from memory.domain.versions import version_conflict
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission, NewEntry
-from memory.orchestrator.entries.writing import EntryWriter, gone_error, refuse_gone
+from memory.orchestrator.entries.writing import EntryWriter
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
@@ -26,9 +26,8 @@ from memory.orchestrator.storage.deliveries import Consistency, Deliveries
 from memory.orchestrator.storage.entry_records import (
     REQUEST,
     apply_changes,
-    apply_draft,
-    apply_given,
     entry_of,
+    has_values,
     needs_vector,
     with_request,
 )
@@ -45,7 +44,7 @@ from memory.orchestrator.storage.outbox import (
     write_steps,
 )
 from memory.orchestrator.storage.past_versions import kept_versions, life_of
-from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
@@ -57,22 +56,6 @@ from memory.ports.writes import Absent, AtVersion, Put, Status
 
 Change = Callable[[Record, datetime], dict[str, Any]]
 """Returns the changes of a record that is changed now."""
-
-UpsertMode: TypeAlias = Literal["create", "replace", "update", "keep"]
-"""How a keyed write treats an entry that exists."""
-
-
-@dataclass(frozen=True, slots=True)
-class _UpsertCall:
-    """The arguments of `Entries.upsert`."""
-
-    draft: EntryDraft
-    mode: UpsertMode
-    expected: int | None
-    revive: bool
-    consistency: Consistency | None
-    steps: Sequence[PendingStep]
-    request: RequestMark | None
 
 
 class Entries:
@@ -314,8 +297,8 @@ class Entries:
     ) -> Entry:
         """Apply the validated patch. The version before it is kept.
 
-        Without changes, the entry is returned unchanged. A repeat of a request returns
-        the version that it made.
+        If the entry has all these values already, it is returned unchanged. A repeat of
+        a request returns the version that it made.
 
         Raises:
             NotFound: There is no active entry, or a blocked source hides it.
@@ -425,155 +408,10 @@ class Entries:
                 return True
             await patience.wait()
 
-    async def upsert(
-        self,
-        tenant: str,
-        draft: EntryDraft,
-        consistency: Consistency | None = None,
-        *,
-        mode: UpsertMode = "replace",
-        expected: int | None = None,
-        revive: bool = True,
-        steps: Sequence[PendingStep] = (),
-        request: RequestMark | None = None,
-    ) -> tuple[Entry, bool]:
-        """Store the entry under the draft's key, if it exists or not.
-
-        Only an active entry is found; an expired one counts as absent. With "replace"
-        it takes all values of the draft, with "update" those that are given, and with
-        "keep" it stays. With "create" nothing may exist. A change that changes nothing
-        makes no version.
-
-        Args:
-            expected: The version that must be stored; 0 for none.
-            revive: Let the key of a deleted entry begin a new life.
-            steps: Pending steps that a new entry gets in addition.
-            request: The mark of the request. A repeat finds the version that it made.
-
-        Returns:
-            The entry, and whether it was found as it is.
-
-        Raises:
-            Conflict: The entry is retired, so it cannot be changed. Or the key has a
-                deleted entry, and `revive` is false. Or "keep" finds a hidden entry, or
-                "update" one that a blocked source hides.
-            InvalidInput: There is no entry, and the draft has neither text nor data.
-            VersionConflict: Another version than the expected one is stored.
-        """
-        call = _UpsertCall(draft, mode, expected, revive, consistency, steps, request)
-        key = self.writer.pending(tenant, draft).record.key
-        patience = RetryDeadline(self._placement, key.id)
-        async with self._key_locks.take(ENTRIES, key, patience):
-            while (outcome := await self._try_upsert(key, call)) is None:
-                await patience.wait()
-        if not outcome[1]:
-            self.on_written(tenant, [outcome[0]])
-        return outcome
-
-    async def _try_upsert(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
-        """Try once. Returns None if another writer was faster."""
-        located = await self._placement.locate(ENTRIES, key)
-        home, now = located.home(), self._placement.now()
-        if (done := await self._find_upserted(located, call.request)) is not None:
-            return entry_of(done), True
-        if home is not None and is_expired(home[0], now):
-            if call.expected:
-                raise _mismatch(call.draft, call.expected, None)
-            await self.writer.free_key(home[0])
-            return None
-        stored = None if home is None else home[0].version
-        if call.expected is not None and call.expected != (stored or 0):
-            raise _mismatch(call.draft, call.expected, stored, key.id)
-        if home is None:
-            return await self._create(key, call)
-        record, store = home
-        if not is_current(record, now):
-            raise Conflict(
-                f"the entry under key {call.draft.key!r} was retired: delete it first, or take another key",
-                key.id,
-            )
-        if call.mode == "update" and not await self.trust.without_blocked(key.tenant, [record]):
-            raise Conflict(
-                f"the entry under key {call.draft.key!r} is hidden by a blocked source", record.key.id
-            )
-        if call.mode == "keep":
-            await self._refuse_hidden(record, call.draft)
-            return entry_of(record), True
-        new = await self._apply_call(record, call, now)
-        if new is record:
-            return entry_of(record), True
-        new = with_request(new, call.request)
-        if needs_vector(record, new):
-            new = (await self._embeddings.embed_records([new]))[0]
-        try:
-            replaced = await self._replace_admitted(store, record, new, call.consistency)
-        except NotFound:  # its scope was erased meanwhile
-            return None
-        return None if replaced is None else (entry_of(replaced), False)
-
-    async def _find_upserted(self, there: LocatedRecord, request: RequestMark | None) -> Record | None:
-        """Return the version that an earlier attempt of a keyed write made.
-
-        Raises:
-            Conflict: The version may not be shown, or its entry was deleted since.
-        """
-        record = there.record
-        if record is not None and (done := await self._made_version(record, request)) is not None:
-            if not await self.writer.is_shown(record, done):
-                raise gone_error(record.key.id)
-            return done
-        refuse_gone(request, there)
-        return None
-
     async def _refuse_unseen(self, record: Record) -> None:
         """Raise `NotFound` for an entry that a blocked source hides."""
         if not await self.trust.without_blocked(record.key.tenant, [record]):
             raise NotFound(record.key.id)
-
-    async def _refuse_hidden(self, record: Record, draft: EntryDraft) -> None:
-        if not await self.trust.visible(record.key.tenant, [record]):
-            why = "hidden by a blocked source or the recall gate"
-            raise Conflict(f"the entry under key {draft.key!r} is {why}", record.key.id)
-
-    async def _create(self, key: Key, call: _UpsertCall) -> tuple[Entry, bool] | None:
-        draft = call.draft
-        if isinstance(draft, PartialDraft) and not draft.has_substance:
-            raise InvalidInput(
-                "content",
-                f"is missing, and no entry exists under key {draft.key!r}. Pass the content of the new entry",
-            )
-        replays: set[str] = set()
-        [allowed] = await self.trust.let_in(key.tenant, [draft], changing=call.mode != "create")
-        try:
-            [entry] = await self.writer.write_many(
-                key.tenant,
-                [allowed],
-                revive=call.revive,
-                consistency=call.consistency,
-                let_in=True,
-                steps=call.steps,
-                replays=replays,
-                requests=[call.request],
-            )
-        except PartialWrite as refused:
-            conflict = refused.conflicts[0]
-            if conflict.deleted_at is not None:
-                raise conflict from None
-            return None
-        return None if replays else (entry, False)
-
-    async def _apply_call(self, record: Record, call: _UpsertCall, now: datetime) -> Record:
-        """Return the record with the values of the call, as the write gate lets it."""
-        version = version_at(now, record.version)
-        if isinstance(call.draft, PartialDraft):
-            changes = {name: getattr(call.draft, name) for name in sorted(call.draft.given_fields)}
-            if apply_given(record, changes, version=version) is record:
-                return record
-            if self.trust.asks_of(changes):
-                changes = await self.trust.let_change(record.key.tenant, record, changes)
-            return apply_given(record, changes, version=version)
-        [allowed] = await self.trust.let_in(record.key.tenant, [call.draft], changing=True)
-        return apply_draft(record, allowed, version=version)
 
     async def retire(
         self,
@@ -648,7 +486,7 @@ class Entries:
         """Try a change once. Returns None if another writer was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
-        if home is not None and (done := await self._made_version(home[0], request)) is not None:
+        if home is not None and (done := await self.made_version(home[0], request)) is not None:
             return done
         if home is None or is_expired(home[0], now):
             raise NotFound(key.id)
@@ -659,11 +497,13 @@ class Entries:
         if not is_current(record, now):
             raise NotFound(key.id)
         changes = change(record, now)
+        if has_values(record, changes, version=record.version):
+            return record
         new = apply_changes(record, changes, version=version_at(now, record.version))
         new = with_request(new, request)
         if changes.keys() & {"content", "title", "searchable"} or new.vector != record.vector:
             new = (await self._embeddings.embed_records([new]))[0]
-        return await self._replace_admitted(store, record, new, consistency)
+        return await self.replace_admitted(store, record, new, consistency)
 
     async def _find_made(self, tenant: str, entry_id: str, request: RequestMark) -> Record | None:
         """Return the version of an entry that an earlier call of the request made.
@@ -674,12 +514,12 @@ class Entries:
         if not ids.is_id(entry_id):
             return None
         record = (await self._placement.locate(ENTRIES, Key(tenant, entry_id))).record
-        made = None if record is None else await self._made_version(record, request)
+        made = None if record is None else await self.made_version(record, request)
         if record is not None and made is not None and not await self.writer.is_shown(record, made):
             raise NotFound(entry_id)
         return made
 
-    async def _made_version(self, record: Record, request: RequestMark | None) -> Record | None:
+    async def made_version(self, record: Record, request: RequestMark | None) -> Record | None:
         """Return the version of the record that an earlier call of the request made.
 
         Kept versions are only read if the record was changed since the request began.
@@ -716,7 +556,7 @@ class Entries:
         rows = [found.get(one) for one in wanted]
         return [None if row is None or id(row) not in readable else entry_of(row) for row in rows]
 
-    async def _replace_admitted(
+    async def replace_admitted(
         self, store: Store, old: Record, new: Record, consistency: Consistency | None
     ) -> Record | None:
         """Write a caller's new version, if the quotas have room for a larger one."""
@@ -724,6 +564,39 @@ class Entries:
         async with self.quotas.admit(new.key.tenant, more) as stay:
             stay.add(new.key)
             return await self._replace(store, old, new, consistency)
+
+    async def replace_many(
+        self, store: Store, changed: Sequence[tuple[Record, Record]], consistency: Consistency | None
+    ) -> list[Record | None]:
+        """Write new versions of entries of a store together: pairs of old and new.
+
+        Returns:
+            Each new version, or None if it was not written: another writer was faster,
+            or it must be written alone.
+        """
+        archive = self._placement.topology.archive
+        more = (
+            [one for old, new in changed for one in NewEntry.growth(old, new)] if self.quotas.quotas else []
+        )
+        async with self.quotas.admit(changed[0][0].key.tenant, more) as stay:
+            stay |= {new.key for _, new in changed}
+            keys = [old.key for old, _ in changed]
+            await self._cache.invalidate(ENTRIES, *keys)
+            prepared = [self.prepare_replacement(store, old, new) for old, new in changed]
+            writes = [[] if no_room(new, archive) is not None else puts for new, puts in prepared]
+            flat = [put for puts in writes for put in puts]
+            together = any(len(puts) > 1 for puts in writes)
+            outcomes = (
+                await self._placement.write("update.home", store, *flat, together=together) if flat else []
+            )
+            applied = {put.key for put, one in zip(flat, outcomes, strict=True) if one.applied}
+            if together and len(applied) < len(flat):
+                applied = set()
+            stored = [new if new.key in applied else None for new, _ in prepared]
+            await self._cache.invalidate(ENTRIES, *keys)
+            owing = [OutboxRecord(ENTRIES, store, new) for new in stored if new is not None]
+            await self._deliveries.deliver(owing, consistency)
+        return stored
 
     async def _replace(
         self,
@@ -809,12 +682,6 @@ def check_expected_version(record: Record, expected: int | None) -> None:
     """Raise `VersionConflict` unless the record has the expected version, if any."""
     if expected not in (None, record.version):
         raise version_conflict(f"entry {record.key.id}", expected, record.version, record.key.id)
-
-
-def _mismatch(
-    draft: EntryDraft, expected: int, stored: int | None, entry_id: str | None = None
-) -> VersionConflict:
-    return version_conflict(f"the entry under key {draft.key!r}", expected, stored, entry_id)
 
 
 def retired_at(record: Record, at: datetime, origins: Sequence[str] = ()) -> dict[str, Any]:

@@ -124,6 +124,7 @@ class EntryWriter:
         revive: bool = False,
         consistency: Consistency | None = None,
         let_in: bool = False,
+        absent: bool = False,
         steps: Sequence[PendingStep] = (),
         replays: set[str] | None = None,
         requests: Sequence[RequestMark | None] | None = None,
@@ -137,6 +138,7 @@ class EntryWriter:
             revive: Let a key whose entry was deleted begin a new life.
             consistency: When the write returns; by default as in the settings.
             let_in: The drafts have passed the trust checks already.
+            absent: Every store was asked just now, and has nothing under their keys.
             steps: Pending steps that each new entry gets in addition.
             replays: The ids of entries that an earlier write stored are added to it.
             requests: The mark of each draft's request, so that it can be written again.
@@ -154,9 +156,8 @@ class EntryWriter:
         new_entries = [self._new_entry(tenant, *one) for one in asked] if self._quotas.quotas else []
         async with self._quotas.admit(tenant, new_entries) as stay:
             for start in range(0, len(drafts), self._placement.settings.batch):
-                pending += await self._write_batch(
-                    tenant, asked[start : start + self._placement.settings.batch], revive, consistency, steps
-                )
+                some = asked[start : start + self._placement.settings.batch]
+                pending += await self._write_batch(tenant, some, revive, consistency, steps, absent)
             stay |= {one.record.key for one in pending}
         if replays is not None:
             replays |= {one.record.key.id for one in pending if one.replayed}
@@ -196,6 +197,7 @@ class EntryWriter:
         revive: bool,
         consistency: Consistency | None,
         steps: Sequence[PendingStep],
+        absent: bool,
     ) -> list[PendingEntry]:
         pending = [
             self.pending(tenant, draft, request=request)
@@ -205,7 +207,8 @@ class EntryWriter:
         for one in pending if steps else ():
             for each in steps:
                 one.owe(each)
-        await self._look_for_repeats(pending, revive)
+        if not absent:
+            await self._look_for_repeats(pending, revive)
         for store in dict.fromkeys(one.store for one in pending):
             await self.put(
                 store,
@@ -274,14 +277,23 @@ class EntryWriter:
             one.store for one in pending if one.is_repeatable and self._placement.topology.later(one.store)
         ):
             keyed = [one for one in pending if one.is_repeatable and one.store is store]
-            located = await self._placement.locate_many(
-                ENTRIES, [one.record.key for one in keyed], born_in=store
-            )
-            async for one, there in iterate_cooperatively(zip(keyed, located, strict=True)):
-                if there.corrupt is not None:
-                    raise there.corrupt
-                if there.record is not None or there.tombstone is not None:
-                    await self.meet(one, there, revive)
+            await self._meet_all(keyed, store, revive)
+
+    async def _meet_all(
+        self, keyed: Sequence[PendingEntry], store: Store, revive: bool, *, taken: bool = False
+    ) -> None:
+        """Look for the entries under the keys of these drafts, and resolve those found.
+
+        With `taken`, the store has something under each key.
+        """
+        if not keyed:
+            return
+        located = await self._placement.locate_many(ENTRIES, [one.record.key for one in keyed], born_in=store)
+        async for one, there in iterate_cooperatively(zip(keyed, located, strict=True)):
+            if there.corrupt is not None:
+                raise there.corrupt
+            if taken or there.record is not None or there.tombstone is not None:
+                await self.meet(one, there, revive)
 
     async def put(
         self, store: Store, pending: Sequence[PendingEntry], revive: bool, consistency: Consistency | None
@@ -298,20 +310,19 @@ class EntryWriter:
             if outcome.applied
         ]
         await self._deliveries.deliver(fresh, consistency)
+        taken: list[PendingEntry] = []
         async for one, outcome in iterate_cooperatively(zip(pending, outcomes, strict=True)):
             if (error := rejection_error(store, outcome)) is not None:
                 raise error
-            if not outcome.applied:
-                if not one.is_repeatable:
-                    if not is_own(one.record, outcome.stored, outcome.version):
-                        raise Conflict(
-                            f"a fresh id was taken already, which should not happen: {one.record.key.id}"
-                        )
-                    one.entry = entry_of(one.record)
-                    continue
-                await self.meet(
-                    one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive
-                )
+            if outcome.applied:
+                continue
+            if one.is_repeatable:
+                taken.append(one)
+            elif is_own(one.record, outcome.stored, outcome.version):
+                one.entry = entry_of(one.record)
+            else:
+                raise Conflict(f"a fresh id was taken already, which should not happen: {one.record.key.id}")
+        await self._meet_all(taken, store, revive, taken=True)
 
     def mark_stored(self, one: PendingEntry, store: Store, outcome: Outcome) -> OutboxRecord:
         """Note that the entry is stored, and return its outbox record."""

@@ -35,7 +35,6 @@ from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import (
     ARTIFACTS,
-    DOCUMENTS,
     ENTRIES,
     ENTRY_VERSIONS,
     OPERATIONS,
@@ -450,7 +449,7 @@ class Erasure:
         Returns:
             The number of deleted entries.
         """
-        return entries_of(await self.erase(Partition(tenant, scope.text)))
+        return count_of(await self.erase(Partition(tenant, scope.text)), ENTRIES)
 
     async def erase(
         self,
@@ -912,12 +911,9 @@ def unmakes(mode: Unmakes | None) -> tuple[PendingStep, ...]:
     return () if mode is None else (PendingStep(UNMAKE, UNMAKE, {"mode": mode}),)
 
 
-def entries_of(erased: Erased) -> int:
-    return sum(count for (collection, _), count in erased.items() if collection == ENTRIES.name)
-
-
-def documents_of(erased: Erased) -> int:
-    return sum(count for (collection, _), count in erased.items() if collection == DOCUMENTS.name)
+def count_of(erased: Erased, collection: Collection) -> int:
+    """Return how many records of a collection an erasure has deleted at their homes."""
+    return sum(count for (name, _), count in erased.items() if name == collection.name)
 
 
 def _asked_of(operation: Record) -> tuple[Partition, int]:

@@ -547,6 +547,14 @@ def apply_given(record: Record, changes: dict[str, Any], *, version: int) -> Rec
     All other values of the record are kept. The result is the record itself if it has
     these values already.
     """
+    if has_values(record, changes, version=version):
+        return record
+    body = _pinned_body(dict(record.body), changes, version)
+    return _with_place(apply_changes(replace(record, body=body), changes, version=version), changes)
+
+
+def has_values(record: Record, changes: Mapping[str, Any], *, version: int) -> bool:
+    """Return whether a record has these values already; metadata are merged."""
     says = entry_of(record)
     wanted = dict(changes)
     if "expires_at" in wanted:
@@ -555,14 +563,11 @@ def apply_given(record: Record, changes: dict[str, Any], *, version: int) -> Rec
         wanted["metadata"] = {**says.metadata, **wanted["metadata"]}
     new_origins = set(wanted.pop("origins", ())) - set(all_in(record.fields))
     same_vector = wanted.pop("vector", own_vector(record)) == own_vector(record)
-    if (
+    return (
         not new_origins
         and same_vector
         and all(_is_same(name, value, getattr(says, name)) for name, value in wanted.items())
-    ):
-        return record
-    body = _pinned_body(dict(record.body), changes, version)
-    return _with_place(apply_changes(replace(record, body=body), changes, version=version), changes)
+    )
 
 
 def _is_same(name: str, one: Any, other: Any) -> bool:

@@ -212,6 +212,28 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
     assert applied
 
 
+@clause("shared.decides", "erase.carries")
+@needs("shared", "conditional")
+@pytest.mark.asyncio
+async def test_of_two_clients_that_delete_what_matches_one_counts_each_record(clients: Clients) -> None:
+    owed = (PendingStep("step:1", "deliver"),)
+    for number in range(20):
+        keys = [50 * number + n for n in range(3)]
+        await apply_all(clients[0], *(put(record(n, owed=owed)) for n in keys))
+        counts = await asyncio.gather(
+            *(
+                client.delete_matching(Query(SAMPLES, within(HERE)), 50 + n, T0, frozenset({"deliver"}))
+                for n, client in enumerate(clients)
+            )
+        )
+        assert sum(counts) == len(keys), counts
+        for n in keys:
+            left = await fetch_stored(clients[0], n)
+            assert isinstance(left, Tombstone)
+            assert left.version in (50, 51)
+            assert left.owed == owed
+
+
 @clause("shared.erases", "generation.binds")
 @needs("shared")
 @pytest.mark.asyncio

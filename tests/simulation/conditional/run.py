@@ -22,6 +22,7 @@ from memory.domain.entry import EntryDraft, PartialDraft
 from memory.domain.errors import Conflict, NotFound, StoreError, TooMuchContention, VersionConflict
 from memory.domain.scope import Scope
 from memory.domain.versions import stored_version
+from memory.orchestrator.entries.upserts import UpsertCall
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation.lives import (
@@ -195,8 +196,8 @@ class Writer(Worker[Run]):
         expires = {"expires_at": self.process.clock() + timedelta(seconds=20)} if soon else {}
         draft = kind(scope=scope, content=text, key=KEY, **expires)
         async with self._told(call):
-            await self.engine.entries.upsert(
-                TENANT, draft, mode=mode, expected=call.expected, revive=mode != "create"
+            await self.engine.upserts.upsert(
+                TENANT, UpsertCall(draft, mode, call.expected, revive=mode != "create")
             )
             call.outcome = "won"
 

@@ -25,6 +25,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
 from memory.domain.scope import Scope
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
+from memory.orchestrator.entries.upserts import UpsertCall
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Role
@@ -351,8 +352,8 @@ class Writer(Worker[Run]):
         key = "current"
         entry_id = ids.keyed_id(TENANT, SCOPES[0].text, key)
         try:
-            await self.engine.entries.upsert(
-                TENANT, EntryDraft(scope=SCOPES[0], content=f"value {label}", key=key)
+            await self.engine.upserts.upsert(
+                TENANT, UpsertCall(EntryDraft(scope=SCOPES[0], content=f"value {label}", key=key))
             )
             self.run.upserts.setdefault(key, []).append(f"value {label}")
         except Conflict:

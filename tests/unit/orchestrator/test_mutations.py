@@ -20,6 +20,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.enrichment import superseding
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries import entries
+from memory.orchestrator.entries.upserts import UpsertCall
 from memory.orchestrator.maintenance import reverting
 from memory.orchestrator.storage import cache
 from memory.orchestrator.storage.collections import ENTRY_VERSIONS
@@ -134,7 +135,7 @@ async def edited_beside_revert(*, erase: bool, before: str) -> None:
         await world.write("evil", USER, source="web", key="k")
         other = await world.another_process()
         mine = EntryDraft(scope=USER, content="mine", source="user", key="k")
-        world.mid.before[before] = lambda: other.entries.upsert(TENANT, mine)
+        world.mid.before[before] = lambda: other.upserts.upsert(TENANT, UpsertCall(mine))
         await roll_back(world, erase=erase)
         assert await world.browse(USER) == ["mine"]
 

@@ -18,6 +18,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.conversations import artifact_references
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.entries.upserts import UpsertCall
 from memory.orchestrator.erasure import erasure
 from memory.orchestrator.storage import entry_records
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
@@ -255,7 +256,7 @@ async def test_a_roll_back_and_an_edit_bring_no_pin_back_and_an_upsert_pins_anew
         number_in_conversation=3,
         speaker="Ada",
     )
-    await world.engine.entries.upsert(TENANT, rolled)
+    await world.engine.upserts.upsert(TENANT, UpsertCall(rolled))
     world.clock.advance()
     await world.engine.conversations.sessions.delete(TENANT, "s1")
     done = await world.engine.source_reverter.run(
@@ -273,7 +274,7 @@ async def test_a_roll_back_and_an_edit_bring_no_pin_back_and_an_upsert_pins_anew
     await created(world.engine)
     await world.update(entry, content="edited")
     assert await shown(world.engine) == []
-    await world.engine.entries.upsert(TENANT, rolled)
+    await world.engine.upserts.upsert(TENANT, UpsertCall(rolled))
     assert await shown(world.engine) == ["poisoned too"]
 
 

@@ -21,6 +21,7 @@ from memory.domain.revert_report import RevertReport
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
+from memory.orchestrator.entries.upserts import UpsertCall
 from memory.orchestrator.maintenance.reverting import NOT_KEPT
 from memory.orchestrator.storage.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.storage.settings import EngineSettings
@@ -300,7 +301,7 @@ async def test_what_others_had_taken_back_before_is_not_said_again(world: World)
 async def test_an_upsert_is_taken_back_as_a_whole(world: World) -> None:
     said = {"conversation_id": "c1", "number_in_conversation": 1, "speaker": "ada"}
     good = EntryDraft(scope=USER, content="good", key="k", metadata={"a": None}, **said)
-    before, _ = await world.engine.entries.upsert(TENANT, good)
+    before, _ = await world.engine.upserts.upsert(TENANT, UpsertCall(good))
     evil = good.model_copy(
         update={
             "content": "evil",
@@ -310,7 +311,7 @@ async def test_an_upsert_is_taken_back_as_a_whole(world: World) -> None:
             "speaker": "eve",
         }
     )
-    await world.engine.entries.upsert(TENANT, evil)
+    await world.engine.upserts.upsert(TENANT, UpsertCall(evil))
     await _roll_back(world.engine)
     after = await world.engine.entries.get(TENANT, before.id)
     assert after is not None

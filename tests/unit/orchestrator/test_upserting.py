@@ -12,12 +12,13 @@ from memory.domain.errors import Conflict, StoreError
 from memory.domain.legal_hold import LegalHold
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
+from memory.orchestrator.entries.upserts import UpsertCall
 from tests.unit.orchestrator.world import DURABLE, HOUR, TENANT, USER, World
 
 
 async def upsert(world: World, content: str, *, engine: Engine | None = None, **more: object) -> Entry:
     draft = EntryDraft(scope=USER, content=content, key="home", **more)
-    return (await (engine or world.engine).entries.upsert(TENANT, draft))[0]
+    return (await (engine or world.engine).upserts.upsert(TENANT, UpsertCall(draft)))[0]
 
 
 async def said(world: World, entry: Entry) -> list[str]:

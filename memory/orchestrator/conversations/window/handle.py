@@ -46,6 +46,7 @@ from memory.orchestrator.storage.requests import (
     was_made_by,
 )
 from memory.ports.record import FieldValue, JsonValue, Record
+from memory.ports.rows import json_of
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -240,7 +241,7 @@ class Handle:
         """Change values of the session that are not in its log.
 
         These are title and metadata, and by `told` the fields for tags, agent and
-        expiry.
+        expiry. If it has these values already, its version stays.
 
         Args:
             expected: The version of the attributes that must be stored.
@@ -267,14 +268,13 @@ class Handle:
         if request is not None and was_made_by(record, request):
             self._record = record
             return info_of(record, seen.state, self._log.gaps)
-        await next_attributes(record)
+        system_message = (await next_attributes(record)).get("system", record.body.get("system"))
         if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
             await self._sessions.refuse_change(self._log.life)
-        if (
-            changes
-            or system is not None
-            or any((record.fields.get(name) or None) != (value or None) for name, value in told.items())
-        ):
+        stated = {**changes, "system": system_message}
+        if any(
+            json_of(record.body.get(name) or None) != json_of(value or None) for name, value in stated.items()
+        ) or any((record.fields.get(name) or None) != (value or None) for name, value in told.items()):
             record = await self._sessions.follow(
                 record, seen.state, self._placement.now(), told, compute=next_attributes, **changes
             )
