@@ -30,7 +30,16 @@ from memory import (
 )
 from memory.domain import corrections, guesses
 from memory.domain.message import CHANGEABLE, Role
-from memory.domain.session import Context, FoundMessage, HistoryItem, HistoryPage
+from memory.domain.session import (
+    Compaction,
+    Context,
+    FoundMessage,
+    HistoryItem,
+    HistoryPage,
+    SessionInfo,
+)
+from memory.domain.task import Run
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.retrieval.search import SearchResult
 from tools.blocking_stub import TWINS
 
@@ -131,6 +140,10 @@ ATTRIBUTES: list[tuple[str, str, str]] = [
     ("memory.admin", "count", "memory.admin.stats()"),
     ("memory.admin", "reindx", "did you mean reindex?"),
     ("memory.sessions", "append", 'memory.session("s1").append('),
+    ("memory", "get_entry", "memory.get(entry.id)"),
+    ("session", "clear_context", "session.clear()"),
+    ("session.tasks", "update", "session.tasks.save("),
+    ("session.runs", "remove", "session.runs.delete("),
     ("session", "add", 'session.append({"role": "user", "content": "hello"})'),
     ("session", "add_message", "session.append("),
     ("session", "messages", "session.context()"),
@@ -269,6 +282,8 @@ async def objects(memory: Any) -> dict[str, Any]:
         "memory.admin": memory.admin,
         "memory.sessions": memory.sessions,
         "session": session,
+        "session.tasks": session.tasks,
+        "session.runs": session.runs,
         "entry": entry,
         "hit": (await done(memory.search("tea", scope=ADA)))[0],
         "context": context,
@@ -460,6 +475,10 @@ RESULTS = {
     "item": HistoryItem,
     "page": HistoryPage,
     "hits": SearchResult,
+    "entries": EntryPage,
+    "info": SessionInfo,
+    "compaction": Compaction,
+    "run": Run,
     "view": ScopedMemory,
     "session": Session,
     "manager": MemoryManager,
@@ -487,8 +506,7 @@ def resolved(node: ast.expr) -> Any:
             else {"memory": Memory}.get(node.id) or getattr(library, node.id)
         )
     if isinstance(node, ast.Subscript):
-        assert resolved(node.value) is SearchResult
-        return FoundEntry
+        return {SearchResult: FoundEntry, EntryPage: Entry}[resolved(node.value)]
     if isinstance(node, ast.Call):
         made = get_type_hints(resolved(node.func)).get("return")
         assert made is not None
