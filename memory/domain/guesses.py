@@ -59,6 +59,7 @@ _OF_VIEW = ("ScopedMemory", 'memory.scoped(Scope.user("ada"))', "The view has it
 _MESSAGE = ("message", '{"role": "user", "content": "hello"}')
 _METADATA = ("filter", '{"metadata": {"kind": "recipe"}}')
 _WHERE = ("filter", '{"metadata.price": {"$gt": 3}}')
+_PROMOTE = ("Memory.promote", 'memory.promote(entry.id, "user:ada")')
 _ERASE_USER = ("Memory.delete", 'memory.admin.erase_user("ada")')
 
 ARGUMENTS: dict[str, tuple[Answer, ...]] = {
@@ -70,7 +71,8 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         _OF_SESSION,
         _OF_VIEW,
     ),
-    "scope": (("Memory.delete", 'memory.admin.erase("user:ada")'), _OF_SESSION, _OF_VIEW),
+    "scope": (("Memory.delete", 'memory.admin.erase("user:ada")'), _PROMOTE, _OF_SESSION, _OF_VIEW),
+    "target_scope to_scope target": (_PROMOTE,),
     "agent_id agent assistant_id bot_id": (
         ("agent", '"planner"'),
         ("scope", 'Scope.object("agent", "planner")'),
@@ -142,12 +144,26 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ("metadata", '{"kind": "recipe"}'),
         _METADATA,
     ),
-    "id ids memory_id doc_id document_id uuid key name_key idempotency_key": (
+    "id ids memory_id doc_id document_id uuid": (
+        ("entry_id", "entry.id"),
+        ("entry_ids", "[entry.id]"),
+        ("message_id", '"m1"'),
+        ("task_id", '"t1"'),
+        ("run_id", '"r1"'),
+        ("session_id", '"s1"'),
+        ("key", '"note-1"'),
+    ),
+    "key name_key idempotency_key": (
         ("key", '"note-1"'),
         ("entry_id", "entry.id"),
         ("entry_ids", "[entry.id]"),
         _ERASE_USER,
     ),
+    "message_id": (("id", '"m1"'),),
+    "message_ids": (("ids", '["m1"]'),),
+    "include_summary include_summaries": (("summaries", "False"),),
+    "sequence_start": (("first", "1"),),
+    "sequence_end": (("last", "9"),),
     "timestamp created time date datetime": (
         ("created_at", '"2026-01-31T09:30:00Z"'),
         ("message", '{"role": "user", "content": "hello", "at": "2026-01-31T09:30:00Z"}'),
@@ -208,6 +224,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ("callback", 'lambda entries: "Ada likes tea."'),
         ("advisor", "ask_model"),
     ),
+    "summarise": (("callback", 'lambda entries: "Ada likes tea."'),),
     "keep keep_recent keep_last_n": (("keep_last", "2"),),
     "onward": (("on_window_exit", "make_entries"),),
     "url uri dsn path database db db_url database_url connection_string": (
@@ -462,7 +479,11 @@ CALLS = {
     "Memory.update": 'memory.update(entry.id, content="Ada likes coffee")',
     "ScopedMemory.write": 'view.write("Ada likes tea", tags=["drink"])',
     "ScopedMemory.search": 'view.search("what does Ada drink?", limit=5)',
+    "Memory.promote": _PROMOTE[1],
+    "Memory.compact": 'memory.compact([entry.id, old.id], lambda entries: "Ada likes tea.")',
+    "Admin.erase": 'memory.admin.erase("user:ada")',
     "Session.append": _APPEND,
+    "Session.update": 'session.update("m1", content="hello")',
     "Session.compact": 'session.compact(lambda messages: "They talked about tea.", keep_last=2)',
 }
 """Complete calls, for errors about missing arguments or too many by position."""
