@@ -704,6 +704,8 @@ class Session:
             roles: Only messages of these roles.
             summaries: Include summaries.
             archived_by: The id of a compaction: only the messages that it archived.
+            order: By the places of the messages. A message that was only in the window
+                and entered the history later keeps its place, with a higher number.
             limit: At most 1,000.
             cursor: The cursor of the page before.
         """
