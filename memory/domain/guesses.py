@@ -44,6 +44,10 @@ PLACES = {
     "Message": "message",
     "HistoryItem": "item",
     "HistoryPage": "page",
+    "EntryPage": "entries",
+    "SessionInfo": "info",
+    "Compaction": "compaction",
+    "Run": "run",
     "Context": "context",
     "SearchResult": "hits",
 }
@@ -55,6 +59,7 @@ _OF_VIEW = ("ScopedMemory", 'memory.scoped(Scope.user("ada"))', "The view has it
 _MESSAGE = ("message", '{"role": "user", "content": "hello"}')
 _METADATA = ("filter", '{"metadata": {"kind": "recipe"}}')
 _WHERE = ("filter", '{"metadata.price": {"$gt": 3}}')
+_PROMOTE = ("Memory.promote", 'memory.promote(entry.id, "user:ada")')
 _ERASE_USER = ("Memory.delete", 'memory.admin.erase_user("ada")')
 
 ARGUMENTS: dict[str, tuple[Answer, ...]] = {
@@ -66,7 +71,8 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         _OF_SESSION,
         _OF_VIEW,
     ),
-    "scope": (("Memory.delete", 'memory.admin.erase("user:ada")'), _OF_SESSION, _OF_VIEW),
+    "scope": (("Memory.delete", 'memory.admin.erase("user:ada")'), _PROMOTE, _OF_SESSION, _OF_VIEW),
+    "target_scope to_scope target": (_PROMOTE,),
     "agent_id agent assistant_id bot_id": (
         ("agent", '"planner"'),
         ("scope", 'Scope.object("agent", "planner")'),
@@ -138,12 +144,26 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ("metadata", '{"kind": "recipe"}'),
         _METADATA,
     ),
-    "id ids memory_id doc_id document_id uuid key name_key idempotency_key": (
+    "id ids memory_id doc_id document_id uuid": (
+        ("entry_id", "entry.id"),
+        ("entry_ids", "[entry.id]"),
+        ("message_id", '"m1"'),
+        ("task_id", '"t1"'),
+        ("run_id", '"r1"'),
+        ("session_id", '"s1"'),
+        ("key", '"note-1"'),
+    ),
+    "key name_key idempotency_key": (
         ("key", '"note-1"'),
         ("entry_id", "entry.id"),
         ("entry_ids", "[entry.id]"),
         _ERASE_USER,
     ),
+    "message_id": (("id", '"m1"'),),
+    "message_ids": (("ids", '["m1"]'),),
+    "include_summary include_summaries": (("summaries", "False"),),
+    "sequence_start": (("first", "1"),),
+    "sequence_end": (("last", "9"),),
     "timestamp created time date datetime": (
         ("created_at", '"2026-01-31T09:30:00Z"'),
         ("message", '{"role": "user", "content": "hello", "at": "2026-01-31T09:30:00Z"}'),
@@ -204,6 +224,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ("callback", 'lambda entries: "Ada likes tea."'),
         ("advisor", "ask_model"),
     ),
+    "summarise": (("callback", 'lambda entries: "Ada likes tea."'),),
     "keep keep_recent keep_last_n": (("keep_last", "2"),),
     "onward": (("on_window_exit", "make_entries"),),
     "url uri dsn path database db db_url database_url connection_string": (
@@ -229,7 +250,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
             'memory.write_many([{"content": "Ada likes tea", "scope": "user:ada"}])'
         ),
         "forget delete_all delete_user reset": 'memory.admin.erase_user("ada")',
-        "clear delete_scope delete_namespace": 'memory.admin.erase("user:ada")',
+        "clear delete_scope delete_namespace delete_by_scope": 'memory.admin.erase("user:ada")',
         "remove": "memory.delete(entry.id)",
         "delete_many delete_where delete_by_filter delete_entities": (
             'memory.entries.delete_many({"metadata.kind": "draft"})'
@@ -251,7 +272,11 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "summarize summarise": (
             'memory.session("s1").compact(lambda messages: "They talked about tea.", keep_last=2)'
         ),
-        "connect start initialize setup": "memory.open()",
+        "get_entry get_by_id read_entry exists has": "memory.get(entry.id)",
+        "list_sessions query_sessions get_sessions": "memory.sessions.list()",
+        "end_session close_session": 'memory.sessions.end("s1")',
+        "delete_session remove_session": 'memory.sessions.delete("s1")',
+        "connect start initialize setup wait_for_initialization": "memory.open()",
         "disconnect stop shutdown dispose": "memory.close()",
         "numbers": "memory.short_ids",
     },
@@ -265,15 +290,23 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "supersede replace": 'view.write("Ada likes coffee", supersedes=old.id)',
     },
     "Session": {
-        "add add_message add_messages add_user_message add_ai_message write send push put save": _APPEND,
-        "messages get_messages get get_context load": "session.context()",
-        "list all get_history transcript": "session.history()",
+        "add add_message add_messages add_user_message add_ai_message write send push put save"
+        " append_message": _APPEND,
+        "messages get_messages get get_context load context_window": "session.context()",
+        "list all get_history get_full_history transcript": "session.history()",
         "summarize summarise compress": (
             'session.compact(lambda messages: "They talked about tea.", keep_last=2)'
         ),
-        "close finish stop": "session.end()",
-        "reset delete_messages": "session.clear()",
+        "close finish stop end_session": "session.end()",
+        "reset delete_messages clear_context": "session.clear()",
         "remove remove_message delete_message": 'session.exclude("m1")',
+        "include unexclude": 'session.restore("m1")',
+        "undo rollback": "session.roll_back(checkpoint)",
+        "branch": "session.fork()",
+        "status user title metadata created_at message_count total_messages is_active": "session.info()",
+        "rename set_title set_metadata": 'memory.sessions.update("s1", title="Boats")',
+        "add_task create_task save_task": 'session.tasks.save("t1", title="Book a table")',
+        "list_tasks get_tasks": "session.tasks.list()",
         "edit edit_message update_message": 'session.update("m1", content="hello")',
         "open create start": _APPEND,
         "said_in": "memory.entries.source_messages(entry.id)",
@@ -291,7 +324,26 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "Sessions": {
         "open session": _SESSION,
         "append add": 'memory.session("s1").append({"role": "user", "content": "hello"})',
-        "erase": 'memory.sessions.delete("s1")',
+        "erase remove": 'memory.sessions.delete("s1")',
+        "find query query_sessions all": "memory.sessions.list()",
+        "search": 'memory.search_messages("tea")',
+        "close": 'memory.sessions.end("s1")',
+        "rename": 'memory.sessions.update("s1", title="Boats")',
+    },
+    "Tasks": {
+        "add create update set_status complete": (
+            'session.tasks.save("t1", title="Book a table", status="completed")'
+        ),
+        "all get_all find query": "session.tasks.list()",
+        "remove": 'session.tasks.delete("t1")',
+        "clear": "session.tasks.replace_all([])",
+    },
+    "Runs": {
+        "add create update start finish complete": (
+            'session.runs.save("r1", child_id="s1/search", status="completed")'
+        ),
+        "all get_all find query": "session.runs.list()",
+        "remove": 'session.runs.delete("r1")',
     },
     "Admin": {
         "distrust": 'memory.admin.block_source(source="web:example.com", reason="spam")',
@@ -313,8 +365,9 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "to_anthropic anthropic as_anthropic": 'context.to("anthropic")',
         "to_langchain langchain as_langchain": 'context.to("langchain")',
         "to_messages as_messages history": "context.messages",
-        "token_count n_tokens": "context.total_tokens",
+        "token_count n_tokens total tokens_total": "context.total_tokens",
         "text": "context.messages",
+        "dropped truncated": "context.left_out",
     },
     "Entry": {
         "text memory page_content value fact body": "entry.content",
@@ -374,8 +427,35 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "content text": "item.message.text",
         "role": "item.message.role",
         "id": "item.message.id",
+        "sequence seq position index": "item.number",
+        "excluded_reason excluded_from_context": "item.excluded",
+        "timestamp at": "item.created_at",
     },
-    "HistoryPage": {"messages": "page.items"},
+    "HistoryPage": {"messages": "page.items", "next_cursor next_page": "page.cursor"},
+    "EntryPage": {
+        "items entries results": "entries[0]",
+        "next_cursor next_page": "entries.cursor",
+    },
+    "SessionInfo": {
+        "total_messages messages": "info.message_count",
+        "session_id": "info.id",
+        "owner": "info.user",
+        "last_activity": "info.updated_at",
+    },
+    "Compaction": {
+        "summary_id summary_message_id": "compaction.summary.id",
+        "archived_message_ids": "compaction.archived_ids",
+        "record_id": "compaction.id",
+        "text": "compaction.summary.text",
+        "before": "compaction.messages_before",
+        "after": "compaction.messages_after",
+    },
+    "Run": {
+        "child_session_id": "run.child_id",
+        "parent_session_id parent_id": "run.session_id",
+        "messages": "run.message_count",
+        "run_id": "run.id",
+    },
     "SearchResult": {"results hits items matches entries": "hits[0]", "documents": "hits[0].content"},
 }
 """Attributes and methods, by the class that lacks them."""
@@ -399,7 +479,11 @@ CALLS = {
     "Memory.update": 'memory.update(entry.id, content="Ada likes coffee")',
     "ScopedMemory.write": 'view.write("Ada likes tea", tags=["drink"])',
     "ScopedMemory.search": 'view.search("what does Ada drink?", limit=5)',
+    "Memory.promote": _PROMOTE[1],
+    "Memory.compact": 'memory.compact([entry.id, old.id], lambda entries: "Ada likes tea.")',
+    "Admin.erase": 'memory.admin.erase("user:ada")',
     "Session.append": _APPEND,
+    "Session.update": 'session.update("m1", content="hello")',
     "Session.compact": 'session.compact(lambda messages: "They talked about tea.", keep_last=2)',
 }
 """Complete calls, for errors about missing arguments or too many by position."""

@@ -36,7 +36,7 @@ async def sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
 
 async def _find_sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
     if scope.kind is ScopeKind.USER:
-        return await _sessions_of(engine, tenant, scope.id)
+        return list(await engine.conversations.redaction.sessions_of(tenant, scope.id))
     if scope.kind is ScopeKind.SESSION and await engine.conversations.find(tenant, scope.id) is not None:
         return [scope.id]
     return []
@@ -105,7 +105,7 @@ async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser
         LegalHoldActive: If `admin.erase_user` would raise it.
     """
     await engine.erasure.holds.refuse_user(tenant, user)
-    sessions = await _sessions_of(engine, tenant, user)
+    sessions = await engine.conversations.redaction.sessions_of(tenant, user)
     own, messages = set(sessions), 0
     said = Query(MESSAGES, Tenant(tenant), said_by(user), limit=PAGE)
     async for page in engine.placement.pages("forget.messages", engine.topology.archive, said):
@@ -130,14 +130,3 @@ async def would_erase_tenant(engine: Engine, tenant: str) -> ErasedTenant:
         if count:
             by_kind.setdefault(collection_name, {})[store_name] = count
     return ErasedTenant(len(scopes), by_kind)
-
-
-async def _sessions_of(engine: Engine, tenant: str, user: str) -> list[str]:
-    found, cursor = list[str](), None
-    while True:
-        page = await engine.conversations.sessions.list(
-            tenant, asked={"subject": user}, limit=PAGE, cursor=cursor
-        )
-        found += [session.id for session in page.sessions]
-        if (cursor := page.cursor) is None:
-            return found

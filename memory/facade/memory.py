@@ -393,8 +393,9 @@ class Memory(AsyncContext, LoopBound):
     async def open(self, *, reindex: bool = False) -> Self:
         """Connect to the stores and prepare them.
 
-        Opening twice has no effect, and a failed open can be repeated. While the memory
-        is open, maintenance runs in the background every `durations.sweep_every`.
+        Opening twice has no effect, and a failed open can be repeated. Calls that begin
+        while `open` is under way wait for its end. While the memory is open,
+        maintenance runs in the background every `durations.sweep_every`.
 
         The memory belongs to the event loop that opened it: on another loop its calls
         raise `WrongEventLoop`, unless it was made with `loop="own"`. On a memory that

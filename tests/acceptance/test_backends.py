@@ -140,6 +140,58 @@ async def test_tasks_that_share_one_memory_while_it_opens_all_find_it_open() -> 
     await memory.close()
 
 
+@pytest.mark.behaviour("B59", "B11", "AC-B37")
+async def test_calls_that_begin_while_a_memory_opens_wait_until_it_is_open() -> None:
+    memory = Memory(on("memory://"))
+    session = memory.session("s1", system="Be kind.")
+
+    async def listed() -> list[str]:
+        return [entry.content async for entry in memory.entries.iterate()]
+
+    async def streamed() -> None:
+        async with session.stream(message_id="streamed") as stream:
+            await stream.write("in pieces")
+
+    for said in (True, False):  # the second time, the memory is opened again
+        await asyncio.gather(
+            memory.open(),
+            memory.write("a fact", scope=USER, key="fact"),
+            *(session.append({"id": f"m{n}", "role": "user", "content": "hello"}) for n in range(2)),
+            *(session.runs.save(f"r{n}", child_id="c") for n in range(10)),
+            session.context(),
+            streamed() if said else listed(),
+        )
+        assert [run.id for run in (await session.runs.list()).runs] == [f"r{n}" for n in range(10)]
+        assert {m.id for m in (await session.window()).messages} == {"system", "m0", "m1", "streamed"}
+        assert await listed() == ["a fact"]
+        await memory.close()
+        with pytest.raises(NotOpen):
+            await listed()
+
+
+@pytest.mark.behaviour("B10")
+async def test_calls_that_wait_for_an_opening_that_fails_or_that_asks_them_are_refused(
+    tmp_path: Path,
+) -> None:
+    memory = Memory(on(f"sqlite:///{tmp_path / 'later' / 'memory.db'}"))
+    found = await asyncio.gather(memory.open(), memory.retrieve(USER), return_exceptions=True)
+    assert [isinstance(one, NotOpen) for one in found] == [False, True]
+    assert isinstance(found[0], ConfigError | StoreUnavailable)
+    refused = []
+
+    async def embed(texts: list[str]) -> list[list[float]]:
+        try:
+            await own.retrieve(USER)
+        except NotOpen as error:
+            refused.append(error)
+        return [[1.0, 0.0] for _ in texts]
+
+    own = Memory({**on("memory://"), "embedder": "none"}, embedder=embed)
+    async with own:
+        assert refused
+        assert await own.retrieve(USER) == []
+
+
 @pytest.mark.behaviour("B79")
 async def test_what_is_short_lived_begins_in_short_and_what_must_last_in_mid(tmp_path: Path) -> None:
     async with Memory(

@@ -37,7 +37,7 @@ from memory.domain.filters import JSON
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
 from memory.facade.config.server import ServerSettings
-from memory.facade.config.sources import Layer, gather_settings
+from memory.facade.config.sources import DATABASE_SUFFIXES, Layer, gather_settings
 from memory.facade.config.values import (
     HIDDEN,
     Duration,
@@ -519,9 +519,10 @@ class MemoryConfig(BaseModel):
         said |= {f"routes.{number}.store": route.store for number, route in enumerate(self.routes, start=1)}
         for path, name in said.items():
             if scheme_of(name) is None and name not in known:
-                raise BadSetting(
-                    path, f"names no store{_quote_name(name)} (and is no URL){did_you_mean(name, known)}"
-                )
+                hint = did_you_mean(name, known)
+                if name.lower().endswith(DATABASE_SUFFIXES):
+                    hint = ". Write the path of a SQLite file as a URL, such as sqlite:///memory.db"
+                raise BadSetting(path, f"names no store{_quote_name(name)} (and is no URL){hint}")
         in_use = [store.name for store in self.stores_in_use()]
         for name in self.accept_loss if not isinstance(self.accept_loss, bool) else ():
             if name not in in_use:

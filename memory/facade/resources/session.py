@@ -101,6 +101,7 @@ class Session:
         Raises:
             Conflict: A repeat of the request finds that the session was deleted.
         """
+        await self._access.wait_for_opening()
         _ = self._access.engine  # it raises on another event loop and in another process
         if self._held is None:
             self._held = await self._access.open_session(self._draft, create=self._creates, request=request)
@@ -329,8 +330,9 @@ class Session:
         speaks = Role(validation.one_of("role", role, ("assistant", "user")))
 
         async def begin(name: str) -> StreamedMessage:
+            conversation = await self._conversation()
             placement, metadata = self._access.engine.placement, self._access.message_metadata
-            return StreamedMessage(await self._conversation(), placement, speaks, name, metadata)
+            return StreamedMessage(conversation, placement, speaks, name, metadata)
 
         name = token_hex(16) if message_id is None else validation.identifier("message_id", message_id)
         return MessageStream(begin, name, self._access.check_process, self._access.check_claims)
@@ -718,6 +720,8 @@ class Session:
             roles: Only messages of these roles.
             summaries: Include summaries.
             archived_by: The id of a compaction: only the messages that it archived.
+            order: By the places of the messages. A message that was only in the window
+                and entered the history later keeps its place, with a higher number.
             limit: At most 1,000.
             cursor: The cursor of the page before.
         """

@@ -225,6 +225,15 @@ class Access:
         return self._life.is_open and not self._let_go
 
     @property
+    def is_opening(self) -> bool:
+        """Whether the engine is being opened."""
+        return self._life.is_opening
+
+    async def wait_for_opening(self) -> None:
+        """Return once the opening of the engine that is under way has ended."""
+        await self._life.wait_for_opening()
+
+    @property
     def engine(self) -> Engine:
         """The open engine; only on the event loop that opened it."""
         return self._open_life.working_engine
@@ -379,6 +388,7 @@ class Access:
             Forbidden: This is a view of a reader.
         """
         self.require_writer()
+        await self.wait_for_opening()
         asked = self.own_request(request)
         return await self.engine.requests.once(self.tenant, asked, work, note, read, check)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import timedelta
 
 from memory.domain.errors import NotOpen, WrongEventLoop
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 3.0
 """Seconds that a close from another event loop waits for a store or for its loop."""
+
+_opened_here: ContextVar[object] = ContextVar("_opened_here", default=None)
+"""The life that this context is opening."""
 
 
 class EngineLifecycle:
@@ -41,6 +45,13 @@ class EngineLifecycle:
         self._forks = ForkGuard(self)
         self._turning = asyncio.Lock()
         self._turns_on: asyncio.AbstractEventLoop | None = None
+        self._openings = 0
+        """The calls of `open` that have not ended."""
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether an `open` is under way, and nothing is open yet."""
+        return self._openings > 0 and self._open is None
 
     @property
     def is_open(self) -> bool:
@@ -70,26 +81,29 @@ class EngineLifecycle:
         `reindex` see `Engine.open`.
         """
         self._forks.check()
-        async with self._own():
-            self._own()  # a close on this loop may have released it during the wait
-            if self._open is None:
-                try:
-                    self._built = self._built or self._build()
-                    await self._built.open(reindex=reindex)
-                    await self._built.store_notes.on_open()
-                except BaseException:
-                    self._disown()
-                    raise
-                self._open = self._built
-                engine, every = self._built, self._sweep_every
-                self._behind = [
-                    SweepTask(engine.maintenance, every),
-                    PassageTask(engine.conversations.passages, every),
-                    RuleTask(engine.after_writes, every),
-                    WordIndexTask(engine.word_indexes, every),
-                ]
-                for task in self._behind:
-                    task.start()
+        turn, token = self._own(), _opened_here.set(self)
+        self._openings += 1
+        try:
+            async with turn:
+                self._own()  # a close on this loop may have released it during the wait
+                if self._open is None:
+                    await self._open_engine(reindex=reindex)
+        finally:
+            self._openings -= 1
+            _opened_here.reset(token)
+
+    async def wait_for_opening(self) -> None:
+        """Return once an `open` that is under way on this loop has ended.
+
+        It does not wait in functions of the caller that the opening itself calls, such
+        as embedders. They would wait for their own end.
+        """
+        if not self.is_opening or _opened_here.get() is self:
+            return
+        self._forks.check()
+        if self._turns_on is asyncio.get_running_loop():
+            async with self._turning:
+                pass
 
     async def close(self) -> None:
         """Release the stores. Closing twice does nothing.
@@ -109,6 +123,25 @@ class EngineLifecycle:
             await self._abandon()
 
     # -- opening and closing -----------------------------------------------------------
+
+    async def _open_engine(self, *, reindex: bool) -> None:
+        try:
+            self._built = self._built or self._build()
+            await self._built.open(reindex=reindex)
+            await self._built.store_notes.on_open()
+        except BaseException:
+            self._disown()
+            raise
+        self._open = self._built
+        engine, every = self._built, self._sweep_every
+        self._behind = [
+            SweepTask(engine.maintenance, every),
+            PassageTask(engine.conversations.passages, every),
+            RuleTask(engine.after_writes, every),
+            WordIndexTask(engine.word_indexes, every),
+        ]
+        for task in self._behind:
+            task.start()
 
     def _own(self) -> asyncio.Lock:
         """Make the running loop the owner, and return the lock for opening and closing.

@@ -11,13 +11,15 @@ In a view, the guard does four things around each call:
 - It removes the ids of outside records from the entries of the result.
 - It raises an error if the result has an entry of another scope. That is a second line
   of defence: the call itself must ask for the view's scopes only.
+
+In every memory, a call that begins while the memory is being opened waits for that.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -152,19 +154,37 @@ def check_call(view: View, called: str) -> None:
 def _with_guard(called: str, method: Callable[..., Any]) -> Callable[..., Any]:
     guard = _Guard(called, method)
     restricted = guard.call
+    after_opening: Callable[[Access, Any], Any] | None = None
     if inspect.iscoroutinefunction(method):
-        restricted = guard.call_async
+        restricted, after_opening = guard.call_async, _call_after_opening
     elif inspect.isasyncgenfunction(inspect.unwrap(method)):
-        restricted = guard.iterate
+        restricted, after_opening = guard.iterate, _iterate_after_opening
 
     @functools.wraps(method)
     def call_guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         access: Access = self._access
         if access.view is None:
-            return method(self, *args, **kwargs)
-        return restricted(access, access.view, self, args, kwargs)
+            made = method(self, *args, **kwargs)
+        else:
+            made = restricted(access, access.view, self, args, kwargs)
+        return after_opening(access, made) if access.is_opening and after_opening is not None else made
 
     return as_coroutine_function(call_guarded, method)
+
+
+async def _call_after_opening(access: Access, called: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        await access.wait_for_opening()
+    except BaseException:
+        called.close()
+        raise
+    return await called
+
+
+async def _iterate_after_opening(access: Access, iterator: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    await access.wait_for_opening()
+    async for item in iterator:
+        yield item
 
 
 class _Guard:

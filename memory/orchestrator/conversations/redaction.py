@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memory.domain import ids
-from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
+from memory.domain.errors import LegalHoldActive, NotFound, SessionOwnerMismatch, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
 from memory.orchestrator.conversations.blobs.uploads import DROP
@@ -26,7 +26,7 @@ from memory.orchestrator.conversations.log.forks import copied_by
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.passages import FORGET
 from memory.orchestrator.conversations.log.seen import LogSnapshot
-from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource, SessionRecords
+from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource, SessionDraft, SessionRecords
 from memory.orchestrator.conversations.tasks.runs import Runs
 from memory.orchestrator.conversations.tasks.tasks import Tasks
 from memory.orchestrator.conversations.window_exits import WindowExitHandler, reset_answers
@@ -355,11 +355,12 @@ class Redaction:
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
         sessions, messages, held = 0, 0, dict[str, None]()
         erased: Erased = Counter()
-        of_user = await self._sessions_of(tenant, user)
+        of_user = await self.sessions_of(tenant, user)
         for session_id in of_user:
             try:
-                await self._sessions.delete(tenant, session_id)
-                sessions += 1
+                with suppress(SessionOwnerMismatch):  # expired, and created again by another user
+                    await self._sessions.delete(tenant, session_id, SessionDraft(id=session_id, user=user))
+                    sessions += 1
             except LegalHoldActive as error:
                 held[f"session {session_id}: {error}"] = None
         said: list[
@@ -405,11 +406,16 @@ class Redaction:
         left = await self._erasure.held_derived(tenant, scopes.__contains__)
         return {f"entry {name}, made of erased data: {error}": None for name, error in left.items()}
 
-    async def _sessions_of(self, tenant: str, user: str) -> Sequence[str]:
+    async def sessions_of(self, tenant: str, user: str) -> Sequence[str]:
+        """Return the ids of a user's sessions, expired ones too."""
         found, cursor = list[str](), None
         while True:
             page = await self._sessions.list(
-                tenant, asked={"subject": user}, limit=self._placement.settings.page, cursor=cursor
+                tenant,
+                asked={"subject": user},
+                limit=self._placement.settings.page,
+                cursor=cursor,
+                expired=True,
             )
             found += [session.id for session in page.sessions]
             if (cursor := page.cursor) is None:

@@ -668,16 +668,18 @@ class SessionRecords:
         limit: int,
         cursor: str | None = None,
         within: Condition | None = None,
+        expired: bool = False,
     ) -> SessionPage:
         """Return a page of the sessions with these fields.
 
         `since` and `until` limit when they were last used or created, both included.
-        `within` is any other condition.
+        `within` is any other condition. With `expired`, sessions that have expired and
+        are still stored are listed too.
         """
         conditions: list[Condition] = [Eq(name, value) for name, value in asked.items()]
         conditions += [] if within is None else [within]
         conditions += [Has("tags", tag) for tag in tags]
-        conditions.append(Not(Lt("hidden_from", self._placement.now())))
+        conditions += [] if expired else [Not(Lt("hidden_from", self._placement.now()))]
         moment = "touched_at" if order == "updated" else "created_at"
         conditions += [] if since is None else [Ge(moment, since)]
         conditions += [] if until is None else [Le(moment, until)]

@@ -57,6 +57,7 @@ class EntryPage(Answer[Entry]):
     """
 
     said_as: ClassVar[str] = "entries"
+    cursor: str | None
 
     def __init__(
         self,

@@ -84,6 +84,10 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
             {"tiers": {"long": "mian"}},
             "tiers.long: names no store 'mian' (and is no URL); did you mean 'main'?",
         ),
+        (
+            {"tiers": {"long": "/srv/long.db"}},
+            "tiers.long: names no store (and is no URL). Write the path of a SQLite file as a URL",
+        ),
         ({"stores": {"a": {}}}, "stores.a.url: is missing"),
         ({"stores": {"a": {"url": "memory.db"}}}, "stores.a.url: is not a URL with a scheme"),
         ({"stores": {"Big": {"url": "memory://"}}}, "'Big' is not a valid store name"),

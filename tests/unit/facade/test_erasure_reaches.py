@@ -351,6 +351,31 @@ async def test_a_fork_that_is_about_to_be_stored_has_nothing_that_was_erased(
         assert await other.search_messages("secretword") == []
 
 
+@pytest.mark.parametrize("created_again", [False, True])
+async def test_the_erasure_of_a_user_reaches_sessions_that_have_expired_and_are_still_stored(
+    tmp_path: Path, created_again: bool
+) -> None:
+    clock = Clock()
+    async with Memory(url(tmp_path), embedder="none", clock=clock) as memory:
+        for kept in ("kept", "s"):
+            session = memory.session(kept, user="ada", expires_at=HOUR)
+            await session.append({"role": "user", "content": WORDS})
+            await memory.write(WORDS, scope=f"session:{kept}")
+        clock.advance(2 * HOUR)
+        if created_again:
+            await memory.session("s", user="bob").append({"role": "user", "content": "hello"})
+        expected = 1 if created_again else 2
+        assert (await memory.admin.erase_user("ada", dry_run=True)).sessions == expected
+        assert (await memory.admin.erase_user("ada")).sessions == expected
+        assert (await memory.admin.erase_user("ada")).sessions == 0
+        assert await memory.retrieve("session:kept") == []
+        if created_again:
+            assert [message.text for message in (await memory.session("s").context()).messages] == ["hello"]
+        else:
+            lines = [line async for line in memory.admin.export()]
+            assert WORDS not in str(lines)
+
+
 @pytest.mark.parametrize("gone", ["deleted", "expired"])
 async def test_a_fork_outlives_the_session_that_it_forked_off_from(tmp_path: Path, gone: str) -> None:
     clock = Clock()

@@ -30,7 +30,16 @@ from memory import (
 )
 from memory.domain import corrections, guesses
 from memory.domain.message import CHANGEABLE, Role
-from memory.domain.session import Context, FoundMessage, HistoryItem, HistoryPage
+from memory.domain.session import (
+    Compaction,
+    Context,
+    FoundMessage,
+    HistoryItem,
+    HistoryPage,
+    SessionInfo,
+)
+from memory.domain.task import Run
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.retrieval.search import SearchResult
 from tools.blocking_stub import TWINS
 
@@ -76,6 +85,8 @@ ARGUMENTS: list[tuple[str, str, str]] = [
     ("browse", "offset", "cursor=page.cursor"),
     ("update", "text", 'content="Ada likes tea"'),
     ("update", "ttl", "expires_at=timedelta(hours=1)"),
+    ("get", "id", "memory.get(entry.id)"),
+    ("update", "memory_id", "Use entry_id"),
     ("delete", "user_id", 'memory.admin.erase_user("ada")'),
     ("session", "user_id", 'user="ada"'),
     ("scoped.write", "user_id", "The view has its scope."),
@@ -131,6 +142,10 @@ ATTRIBUTES: list[tuple[str, str, str]] = [
     ("memory.admin", "count", "memory.admin.stats()"),
     ("memory.admin", "reindx", "did you mean reindex?"),
     ("memory.sessions", "append", 'memory.session("s1").append('),
+    ("memory", "get_entry", "memory.get(entry.id)"),
+    ("session", "clear_context", "session.clear()"),
+    ("session.tasks", "update", "session.tasks.save("),
+    ("session.runs", "remove", "session.runs.delete("),
     ("session", "add", 'session.append({"role": "user", "content": "hello"})'),
     ("session", "add_message", "session.append("),
     ("session", "messages", "session.context()"),
@@ -165,6 +180,7 @@ def calls_of(memory: Any) -> dict[str, Call]:
         "retrieve": lambda wrong: memory.retrieve(ADA, **wrong),
         "browse": lambda wrong: memory.browse(**wrong),
         "update": lambda wrong: memory.update("e1", **wrong),
+        "get": lambda wrong: memory.get(**wrong),
         "delete": lambda wrong: memory.delete(**wrong),
         "session": lambda wrong: memory.session("s1", **wrong),
         "scoped.write": lambda wrong: view.write("tea", **wrong),
@@ -269,6 +285,8 @@ async def objects(memory: Any) -> dict[str, Any]:
         "memory.admin": memory.admin,
         "memory.sessions": memory.sessions,
         "session": session,
+        "session.tasks": session.tasks,
+        "session.runs": session.runs,
         "entry": entry,
         "hit": (await done(memory.search("tea", scope=ADA)))[0],
         "context": context,
@@ -460,6 +478,10 @@ RESULTS = {
     "item": HistoryItem,
     "page": HistoryPage,
     "hits": SearchResult,
+    "entries": EntryPage,
+    "info": SessionInfo,
+    "compaction": Compaction,
+    "run": Run,
     "view": ScopedMemory,
     "session": Session,
     "manager": MemoryManager,
@@ -487,8 +509,7 @@ def resolved(node: ast.expr) -> Any:
             else {"memory": Memory}.get(node.id) or getattr(library, node.id)
         )
     if isinstance(node, ast.Subscript):
-        assert resolved(node.value) is SearchResult
-        return FoundEntry
+        return {SearchResult: FoundEntry, EntryPage: Entry}[resolved(node.value)]
     if isinstance(node, ast.Call):
         made = get_type_hints(resolved(node.func)).get("return")
         assert made is not None
