@@ -121,16 +121,18 @@ class Documents:
             VersionConflict: The document has another version than expected. The error
                 has the current one (`current_version`).
         """
-        asked = await _put_request(
-            DocumentPut(
-                scope,
-                key,
-                value,
-                metadata,  # type: ignore[arg-type]
-                expires_in,
-                refresh_on_read,
-                expected_version,
-                if_exists,
+        asked = self._sign(
+            await _put_request(
+                DocumentPut(
+                    scope,
+                    key,
+                    value,
+                    metadata,  # type: ignore[arg-type]
+                    expires_in,
+                    refresh_on_read,
+                    expected_version,
+                    if_exists,
+                )
             )
         )
         documents, tenant = self._access.engine.documents, self._access.tenant
@@ -142,6 +144,10 @@ class Documents:
         (made,) = await self._once(request, [asked], put)
         assert made is not None  # noqa: S101 - a put stores one
         return made
+
+    def _sign(self, put: PutRequest) -> PutRequest:
+        """Return the put with the origin of this view in its metadata."""
+        return dataclasses.replace(put, metadata=self._access.sign_metadata(put.metadata))
 
     async def _once(
         self,
@@ -294,7 +300,9 @@ class Documents:
             Unsupported: The store of tier `mid` cannot store groups of changes.
             VersionConflict: A document has another version than expected.
         """
-        asked = await _change_requests(changes)
+        asked = [
+            self._sign(one) if isinstance(one, PutRequest) else one for one in await _change_requests(changes)
+        ]
         for one in asked:
             self._access.scope_in_view(one.scope)
         documents, tenant = self._access.engine.documents, self._access.tenant

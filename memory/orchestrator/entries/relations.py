@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from memory.domain import ids, validation
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.provenance import WRITTEN_BY
 from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.orphans import existing_keys, parents_of
@@ -28,6 +29,7 @@ LABELS: tuple[str, ...] = get_args(Label)
 SUPERSEDES: Label = "supersedes"
 MADE_BY, NOTE = "made_by", "note"
 """In the body of a link that an advisor made: its model, and its explanation."""
+SAID_OF_LINKS = (MADE_BY, NOTE, WRITTEN_BY)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,7 +38,7 @@ class Relation(ResultMixin):
 
     It is directed even if the label is symmetric. `made_by` names the advisor's model
     that made it, and `note` is the model's explanation. Both are None for a link that a
-    caller made.
+    caller made. `written_by` is the caller of a server that made it.
     """
 
     id: str
@@ -46,6 +48,7 @@ class Relation(ResultMixin):
     created_at: datetime
     made_by: str | None = None
     note: str | None = None
+    written_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ class Relations:
     ) -> Relation:
         """Link an entry as it was read, although it may have expired since.
 
-        `said` names the maker and its explanation (`MADE_BY`, `NOTE`). See `relate`.
+        `said` names the maker and its explanation (`SAID_OF_LINKS`). See `relate`.
 
         Raises:
             InvalidInput: An entry was deleted.
@@ -405,7 +408,7 @@ def relation_of(record: Record) -> Relation:
     """Return the relation of a record."""
     fields, said = (
         record.fields,
-        {name: None if (value := record.body.get(name)) is None else str(value) for name in (MADE_BY, NOTE)},
+        {name: None if (value := record.body.get(name)) is None else str(value) for name in SAID_OF_LINKS},
     )
     return Relation(
         record.key.id,
