@@ -276,6 +276,26 @@ async def test_the_audit_log_tells_refused_calls_from_changes_and_names_the_reco
         assert "marmalade" not in listed.text
 
 
+async def test_the_audit_log_names_resources_that_are_read_and_refused(memory: Memory) -> None:
+    async with key_server(memory, audit={"reads": True}) as server:
+        ada, bob = [await server.key("acme", "writer", f"user:{one}") for one in ("ada", "bob")]
+        operator = await server.key("acme", "operator")
+        async with client(server, ada) as opened:
+            made = await add(opened, "tea")
+        uris = [f"memory://entries/{made}", "memory://sessions/marmalade"]
+        for key, uri in [(ada, uris[0]), (bob, uris[0]), (bob, uris[1])]:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
+            await server.call(key, "POST", "/mcp", json=body, headers=ACCEPT)
+        await server.audit.flush()
+        listed = await server.call(operator, "GET", "/v1/admin/audit")
+        records = [one for one in reversed(listed.json()["records"]) if "resources" in one["action"]]
+        assert [one["action"] for one in records] == ["POST /mcp:resources/read"] * 3
+        assert [one["outcome"] for one in records] == [200, 404, 404]
+        assert [one["targets"] for one in records[:2]] == [[made]] * 2
+        assert records[2]["targets"][0].startswith("session#")
+        assert "marmalade" not in listed.text
+
+
 async def test_a_revoked_key_ends_an_open_stream(memory: Memory) -> None:
     async with key_server(memory) as server:
         key, opened, sent = await server.key(), asyncio.Event(), list[Message]()
