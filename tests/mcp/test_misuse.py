@@ -149,7 +149,7 @@ async def test_nulls_and_texts_of_numbers_and_lists_are_read_in_every_tool(memor
         for tool in (await client.list_tools()).tools:
             properties, (example,) = tool.input_schema["properties"], tool.input_schema["examples"]
             required = tool.input_schema.get("required", [])
-            variants = [{name: None for name in properties if name not in required}]
+            variants: list[dict[str, Any]] = [{name: None for name in properties if name not in required}]
             spelt = {"boolean": "false", "array": "[]"}
             variants += [
                 {name: spelt.get(part["type"], str(part.get("minimum", 1)))}
