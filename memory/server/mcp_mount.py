@@ -25,9 +25,10 @@ from memory.domain.error_table import rule_of
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope as MemoryScope
 from memory.facade.config.identity import LOOPBACK
+from memory.facade.config.mcp import DEFAULT_MCP_SCOPE
 from memory.mcp.callers import Caller as McpCaller
 from memory.mcp.server import MemoryServer, create_server
-from memory.mcp.settings import DEFAULT_SCOPE, McpSettings
+from memory.mcp.settings import McpSettings
 from memory.server.callers import Caller
 from memory.server.gate import LOCAL_NAMES
 from memory.server.problems import Problem
@@ -119,7 +120,7 @@ async def _caller_of(context: Any) -> McpCaller:
     """
     scope: Scope = context.request_context.request.scope
     caller: Caller = scope["caller"]
-    default = caller.default_scope or MemoryScope.parse(DEFAULT_SCOPE)
+    default = caller.default_scope or MemoryScope.parse(DEFAULT_MCP_SCOPE)
     scopes = caller.scopes if caller.scopes is not None else (default,)
     role: Literal["reader", "writer"] = "writer" if caller.may("writer") else "reader"
     try:
