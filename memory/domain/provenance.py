@@ -117,7 +117,7 @@ def mcp_source(source: str | None) -> str | None:
 
 
 def signed_metadata(metadata: Mapping[str, Any] | None, writers: Iterable[str]) -> dict[str, Any]:
-    """Return metadata with these writers, in place of those that the caller names."""
+    """Return metadata with these writers. The caller cannot name other ones."""
     own = {name: value for name, value in (metadata or {}).items() if name != WRITTEN_BY}
     named = list(writers)
     return {**own, WRITTEN_BY: named} if named else own

@@ -67,7 +67,7 @@ class ToolDefinition:
     is_destructive: bool = False
     is_idempotent: bool = True
     advice: Mapping[str, str] = field(default_factory=dict)
-    """What to do next, by the code of an error, where `ADVICE` does not fit."""
+    """Advice by the code of an error, where `ADVICE` does not fit."""
 
     def listing(self) -> ToolListing:
         """Return the tool as a client lists it."""

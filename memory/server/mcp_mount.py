@@ -39,7 +39,7 @@ PATH = "/mcp"
 _READ, _PROMPT = "resources/read", "prompts/get"
 _RESOURCE = re.compile(r"memory://(entries|sessions)/(.+)")
 _NAMES = {"entries": "id", "sessions": "session_id"}
-"""What the id in the address of a resource names."""
+"""The name in the audit log of the id in the address of a resource."""
 _PORT = re.compile(r":\d*$")
 logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)  # it logs each request
 

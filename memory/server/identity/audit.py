@@ -134,8 +134,9 @@ class AuditLog:
         counts as `unstored`. The others are stored.
 
         Raises:
-            StoreError: The store did not answer. What waits is kept.
-            TooMuchContention, NotOpen: The same.
+            StoreError: The store did not answer. The waiting records are kept.
+            TooMuchContention: The records are kept here too.
+            NotOpen: The memory was closed. The records are kept.
         """
         waiting, self._waiting = _put_together(self._waiting), []
         while waiting:
