@@ -345,6 +345,23 @@ async def test_a_blocked_caller_changes_nothing_but_reads(memory: Memory, later_
     assert [await call(views[0], one) for name, call in calls.items() if name == "append"]
 
 
+async def test_a_blocked_caller_changes_nothing_by_commands(memory: Memory) -> None:
+    one, two = [await memory.write(text, scope=ADA) for text in ("tea", "milk")]
+    await memory.admin.block_source(source="key:first", reason="a stolen key")
+    numbers = await memory.short_ids.of([one.id, two.id])
+    view = memory.restrict(origin="key:first")
+    for command in (
+        f"/mem invalidate {one.id}",
+        f"/mem add link {numbers[one.id]} supports {numbers[two.id]}",
+        "/mem add entry user Tea\ngreen\n/endmem",
+    ):
+        [result] = await view.commands.run(command, scope=ADA)
+        assert result.is_error
+        assert "'source:key:first' is a blocked source" in result.text
+    assert {entry.id for entry in await memory.retrieve(ADA)} == {one.id, two.id}
+    assert [link async for link in memory.relations.all()] == []
+
+
 async def test_a_stream_ends_where_its_caller_is_blocked(memory: Memory) -> None:
     session = memory.restrict(origin="key:first").session("s", user="ada")
     async with session.stream() as out:

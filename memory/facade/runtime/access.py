@@ -421,6 +421,7 @@ class Access:
         request = request_about("invalidate", request_id, asked, entry_id)
 
         async def end(mark: RequestMark | None) -> bool:
+            await self.refuse_blocked()  # a command comes here without a guard
             if await self.outside([entry_id]):
                 return False
             return await self.engine.entries.invalidate(
