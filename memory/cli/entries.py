@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
+from memory.cli.keys import revoke_keys_of_tenant
 from memory.cli.options import (
     AsOfOption,
     CursorOption,
@@ -682,11 +683,14 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
             said = f"of user {person}: {there} {would}"
             said += "".join(f"\nleft: {sentence}" for sentence in of_user.held)
         else:
+            keys = 0 if dry_run else await revoke_keys_of_tenant(memory)
             of_tenant = await memory.admin.erase_tenant(dry_run=dry_run)
             counts = {kind: sum(stores.values()) for kind, stores in of_tenant.records.items()}
-            data, count = {"tenant": memory.tenant, **of_tenant.to_dict()}, sum(counts.values())
+            data = {"tenant": memory.tenant, **of_tenant.to_dict(), "keys_revoked": keys}
+            count = sum(counts.values())
             listed = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "nothing"
             said = f"of tenant {memory.tenant}, in {of_tenant.scopes} scopes: {listed} {would}"
+            said += f"\nrevoked: {keys} API key{'s' * (keys > 1)} of the tenant" if keys else ""
     cli.emit({**data, "dry_run": dry_run}, lambda out: out.print(said, markup=False, soft_wrap=True))
     return 0 if count else 1
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
-from memory.cli.serve import require_extra
+from memory.cli.serve import has_extra, require_extra
 
 if TYPE_CHECKING:
     from memory.facade.memory import Memory
@@ -74,6 +74,18 @@ async def create(
             expires_in=None if expires is None else length_of("expires", expires),
         )
     _show_text(cli, key, text)
+
+
+async def revoke_keys_of_tenant(memory: Memory) -> int:
+    """Revoke all keys of a tenant that is to be erased; return how many there were.
+
+    Without the packages of the server, this process knows of no keys.
+    """
+    if not has_extra():
+        return 0
+    from memory.server.identity import KeyStore
+
+    return await KeyStore(memory).revoke_all(memory.tenant)
 
 
 async def list_keys(

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from memory.cli.command import Cli, command, is_utf8
-from memory.cli.options import OutputOption
+from memory.cli.options import OutputOption, open_output
 from memory.cli.transfer import open_input, spell_out
 
 GraphScope = Annotated[
-    str, typer.Option("--scope", "-s", metavar="SCOPE", help="The scope of the graph, such as user:ada.")
+    str | None,
+    typer.Option(
+        "--scope",
+        "-s",
+        metavar="SCOPE",
+        help="The scope of the graph, such as user:ada; that of `memory mcp` by default.",
+    ),
 ]
-DEFAULT_SCOPE = "user:default"
-"""The scope of `memory mcp` that is started without one."""
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +36,7 @@ def register(app: typer.Typer) -> None:
 async def import_file(
     cli: Cli,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A memory.jsonl file; - reads standard input.")],
-    scope: GraphScope = DEFAULT_SCOPE,
+    scope: GraphScope = None,
     skip_bad: Annotated[
         bool,
         typer.Option("--skip-bad", help="Skip bad lines and name them, instead of importing nothing."),
@@ -51,7 +54,7 @@ async def import_file(
     from memory.mcp.reference import KnowledgeGraph
     from memory.mcp.reference.memory_file import import_graph
 
-    parsed = Scope.parse(scope)
+    parsed = Scope.parse(scope or cli.settings().mcp.default_scope)
     with open_input(file) as stream:
         async with cli.memory() as memory:
             try:
@@ -77,7 +80,7 @@ async def import_file(
 
 async def export(
     cli: Cli,
-    scope: GraphScope = DEFAULT_SCOPE,
+    scope: GraphScope = None,
     output: OutputOption = None,
 ) -> int:
     """Write the knowledge graph as a memory.jsonl file.
@@ -88,12 +91,12 @@ async def export(
     from memory.mcp.reference import KnowledgeGraph
     from memory.mcp.reference.memory_file import export_graph
 
-    parsed = Scope.parse(scope)
+    parsed = Scope.parse(scope or cli.settings().mcp.default_scope)
     ascii_only = output is None and not is_utf8(sys.stdout)
     async with cli.memory() as memory:
         graph = KnowledgeGraph(memory, parsed)
         lines = [line + "\n" async for line in export_graph(graph, ascii_only=ascii_only)]
-    with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
+    with open_output(output) as stream:
         stream.writelines(lines)
     if output is not None:
         said = f"{output}: {len(lines)} lines exported"

@@ -23,7 +23,7 @@ async def mcp(
             "--scope",
             "-s",
             metavar="SCOPE",
-            help="A scope that callers see, user:default without it. Repeat the option for more.",
+            help="A scope that callers see, user:default by default. Repeat the option for more.",
         ),
     ] = None,
     write_scope: Annotated[
@@ -33,15 +33,19 @@ async def mcp(
         ),
     ] = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Leave out the tools that change something.")
-    ] = False,
+        bool | None,
+        typer.Option("--read-only/--no-read-only", help="Leave out the tools that change something."),
+    ] = None,
     tools: Annotated[
         str | None,
         typer.Option("--tools", metavar="A,B", help="Offer only these tools, separated by commas."),
     ] = None,
     allow_delete: Annotated[
-        bool, typer.Option("--allow-delete", help="Offer forget_memory, which deletes entries for good.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--allow-delete/--no-allow-delete", help="Offer forget_memory, which deletes entries for good."
+        ),
+    ] = None,
     token_budget: Annotated[
         int | None,
         typer.Option("--token-budget", metavar="N", help="The most tokens of an answer; 5000 by default."),
@@ -57,25 +61,37 @@ async def mcp(
             ),
         ),
     ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--origin",
+            metavar="NAME",
+            help="The origin of what callers write, mcp:stdio by default. It begins with mcp:.",
+        ),
+    ] = None,
 ) -> None:
     """Serve the memory to an agent over MCP, on standard input and output.
 
     Register the command with your client, such as Claude Code, Cursor or VS Code; they
     start it by themselves. The options say what callers may see and do: no argument of
-    a tool can change that. Messages go to standard error.
+    a tool can change that. The section "mcp" of the configuration has the same
+    settings, and options win over it. Messages go to standard error.
     """
-    from memory.mcp.settings import McpSettings
+    from memory.facade.config.mcp_section import read_mcp_section
+    from memory.mcp.settings import settings_of
 
-    named = None if tools is None else frozenset(one.strip() for one in tools.split(",") if one.strip())
-    settings = McpSettings(
-        read_only=read_only,
-        allow_delete=allow_delete,
+    named = None if tools is None else [one.strip() for one in tools.split(",") if one.strip()]
+    settings = settings_of(
+        read_mcp_section(cli.config),
         **drop_none(
-            scopes=tuple(scope) if scope else None,
+            scope=scope or None,
             write_scope=write_scope,
+            read_only=read_only,
             tools=named,
+            allow_delete=allow_delete,
             token_budget=token_budget,
             profile=profile,
+            origin=origin,
         ),
     )
     _require_sdk()

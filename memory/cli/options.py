@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -51,6 +53,13 @@ OutputOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."),
 ]
+
+
+def open_output(output: Path | None) -> AbstractContextManager[TextIO]:
+    """Open the new file that `OutputOption` names, or standard output."""
+    return nullcontext(sys.stdout) if output is None else output.open("x", encoding="utf-8")
+
+
 CursorOption = Annotated[
     str | None,
     typer.Option(metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."),

@@ -132,11 +132,20 @@ def _access_log(*, shown: bool) -> Iterator[None]:
         log.setLevel(level)
 
 
+def _missing_packages() -> list[str]:
+    return [name for name in EXTRA if importlib.util.find_spec(name) is None]
+
+
+def has_extra() -> bool:
+    """Return whether the packages of the extra are installed."""
+    return not _missing_packages()
+
+
 def require_extra() -> None:
     """Raise `ConfigError` unless the packages of the extra are installed."""
     from memory.domain.errors import ConfigError
 
-    if missing := [name for name in EXTRA if importlib.util.find_spec(name) is None]:
+    if missing := _missing_packages():
         raise ConfigError(
             f"memory serve needs {', '.join(missing)}, which the extra brings:"
             " pip install 'memory-tiers[server]'"

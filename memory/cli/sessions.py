@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memory.cli.command import Cli, command, is_utf8
-from memory.cli.options import CursorOption, OutputOption, TagsOption
+from memory.cli.options import CursorOption, OutputOption, TagsOption, open_output
 from memory.cli.transfer import open_input, progress
 
 if TYPE_CHECKING:
@@ -362,7 +361,7 @@ async def export_messages(
         cli.emit(messages, lambda _out: None)
         return
     ascii_only = output is None and not is_utf8(sys.stdout)
-    with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
+    with open_output(output) as stream:
         stream.writelines(json.dumps(message, ensure_ascii=ascii_only) + "\n" for message in messages)
     if output is not None:
         said = f"{output}: {len(messages)} messages exported"

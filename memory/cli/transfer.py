@@ -13,7 +13,7 @@ import typer
 
 from memory.cli.command import Cli, command, is_utf8
 from memory.cli.exit_codes import CONFLICT
-from memory.cli.options import OptionalScope, OutputOption
+from memory.cli.options import OptionalScope, OutputOption, open_output
 
 if TYPE_CHECKING:
     from memory.facade.transfer.importer import ImportReport
@@ -234,7 +234,7 @@ async def export(
     )
 
     async with cli.memory() as memory:
-        with output.open("x", encoding="utf-8") if output is not None else nullcontext(sys.stdout) as stream:
+        with open_output(output) as stream:
             async for line in memory.admin.export(scope):
                 stream.write(json.dumps(line, ensure_ascii=ascii_only) + "\n")
                 entries += line["format"] == FORMAT

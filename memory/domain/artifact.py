@@ -24,6 +24,7 @@ class Artifact(ResultMixin):
 
     `size` is in bytes, and `sha256` in hexadecimal digits. The id stays the same when
     its path is written again. It changes if the artifact was deleted in between.
+    `written_by` is the caller of a server that stored it.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Artifact(ResultMixin):
     sha256: str
     created_at: datetime
     updated_at: datetime
+    written_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -11,11 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses, explain_subscripts
-from memory.domain.provenance import origin
+from memory.domain.provenance import origin, signed_metadata, writers_in
 from memory.domain.results import ShortRepr
 
-WRITTEN_BY = "written_by"
-"""The name in the metadata of a message for the callers of a server that wrote it."""
 CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")
 """The fields of a message that can be changed."""
 SYSTEM = "system"
@@ -153,10 +151,11 @@ def source_of(message: Message) -> str | None:
 def origins_of(message: Message) -> list[str]:
     """Return the origins of a message: its source, and the callers of servers.
 
-    A server notes the callers that wrote the message in its metadata (`WRITTEN_BY`).
+    A server notes the callers that wrote it in its metadata (see `signed_metadata`).
     """
     source = source_of(message)
-    return [origin("source", one) for one in ([] if source is None else [source]) + _writers_of(message)]
+    named = [*([] if source is None else [source]), *writers_in(message.metadata)]
+    return [origin("source", one) for one in named]
 
 
 def signed_message(message: Message, stored: Message | None, writer: str) -> Message:
@@ -164,27 +163,17 @@ def signed_message(message: Message, stored: Message | None, writer: str) -> Mes
 
     A message that changes nothing of the stored one has no new writer.
     """
-    writers = [] if stored is None else _writers_of(stored)
+    writers = [] if stored is None else writers_in(stored.metadata)
     if stored is None or any(
         _unsigned_value(message, name) != _unsigned_value(stored, name) for name in CHANGEABLE
     ):
         writers = list(dict.fromkeys([*writers, writer]))
-    metadata = _unsigned_value(message, "metadata") | ({WRITTEN_BY: writers} if writers else {})
-    return message.model_copy(update={"metadata": metadata})
+    return message.model_copy(update={"metadata": signed_metadata(message.metadata, writers)})
 
 
 def _unsigned_value(message: Message, name: str) -> Any:
     value = getattr(message, name)
-    if name == "metadata":
-        return {key: one for key, one in value.items() if key != WRITTEN_BY}
-    return value
-
-
-def _writers_of(message: Message) -> list[str]:
-    noted = message.metadata.get(WRITTEN_BY)
-    if not isinstance(noted, list):
-        return []
-    return [one[: validation.MAX_SOURCE_CHARS] for one in noted if isinstance(one, str) and one.strip()]
+    return signed_metadata(value, ()) if name == "metadata" else value
 
 
 def text_of(part: Mapping[str, Any]) -> str:

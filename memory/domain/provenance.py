@@ -14,8 +14,14 @@ OriginKind: TypeAlias = Literal["source", "agent", "run"]
 ORIGIN_KINDS: tuple[OriginKind, ...] = get_args(OriginKind)
 MOST_ORIGINS = 10_000
 """The largest number of origins of one entry."""
-SERVER_SOURCES = ("key:", "mcp:")
+KEY_SOURCE, MCP_SOURCE = SERVER_SOURCES = ("key:", "mcp:")
 """Begins the sources that a server notes about its callers, such as `key:3kTMd9Xq`."""
+WRITTEN_BY = "written_by"
+"""The name under which a record other than an entry notes its writers.
+
+They are callers of a server. In messages, documents, tasks and runs it is a name in the
+metadata.
+"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,6 +107,28 @@ def refuse_server_sources(source: object, origins: Iterable[str]) -> None:
                     f"{claimed[:80]!r} names a caller of a server, which only the server notes. Use a source"
                     f" that does not begin with {' or '.join(SERVER_SOURCES)}",
                 )
+
+
+def mcp_source(source: str | None) -> str | None:
+    """Return the source `mcp:ID` of a server's key `key:ID`, or None for others."""
+    if source is None or not source.startswith(KEY_SOURCE):
+        return None
+    return f"{MCP_SOURCE}{source.removeprefix(KEY_SOURCE)}"
+
+
+def signed_metadata(metadata: Mapping[str, Any] | None, writers: Iterable[str]) -> dict[str, Any]:
+    """Return metadata with these writers. The caller cannot name other ones."""
+    own = {name: value for name, value in (metadata or {}).items() if name != WRITTEN_BY}
+    named = list(writers)
+    return {**own, WRITTEN_BY: named} if named else own
+
+
+def writers_in(metadata: Mapping[str, Any]) -> list[str]:
+    """Return the callers of servers that metadata name as writers."""
+    noted = metadata.get(WRITTEN_BY)
+    if not isinstance(noted, list):
+        return []
+    return [one[: validation.MAX_SOURCE_CHARS] for one in noted if isinstance(one, str) and one.strip()]
 
 
 def parts_of(of: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from memory.domain.errors import Forbidden
+from memory.domain.provenance import mcp_source
 from memory.domain.scope import Scope, ScopeKind, Subtree
 
 ViewRole: TypeAlias = Literal["reader", "writer"]
@@ -129,6 +130,4 @@ def _is_same_actor(before: str | None, origin: str) -> bool:
 
     The key of a server may act over MCP too: `key:3kTMd9Xq` becomes `mcp:3kTMd9Xq`.
     """
-    return before in (None, origin) or (
-        before is not None and before.startswith("key:") and origin == f"mcp:{before.removeprefix('key:')}"
-    )
+    return before in (None, origin) or mcp_source(before) == origin

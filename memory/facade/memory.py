@@ -1082,7 +1082,6 @@ class Memory(AsyncContext, LoopBound):
 
         async def promote(mark: RequestMark | None) -> Entry:
             await self._access.require_entries([source])
-            origins = await self._access.writer_origins()
             return await self._engine.derivation.promote(
                 self.tenant,
                 source,
@@ -1091,7 +1090,7 @@ class Memory(AsyncContext, LoopBound):
                 delete_original=deletes,
                 consistency=waits,
                 request=mark,
-                origins=origins,
+                origins=self._access.signature,
             )
 
         return await self._access.once_for_entry(request, promote)
@@ -1146,7 +1145,6 @@ class Memory(AsyncContext, LoopBound):
 
         async def compact(mark: RequestMark | None) -> Entry:
             await self._access.require_entries(sources)
-            origins = await self._access.writer_origins()
             return await self._engine.derivation.compact(
                 self.tenant,
                 sources,
@@ -1158,7 +1156,7 @@ class Memory(AsyncContext, LoopBound):
                 delete_sources=deletes,
                 consistency=waits,
                 request=mark,
-                origins=origins,
+                origins=self._access.signature,
             )
 
         return await self._access.once_for_entry(request, compact)

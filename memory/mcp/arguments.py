@@ -1,7 +1,8 @@
 """Check the arguments of a tool, and answer wrong ones with the right ones.
 
 Models guess: `q` for `query`, `"5"` for 5. A number, a list or an object that comes as
-JSON text is read as what it spells. Everything else that does not fit is refused with
+JSON text is read as what it spells. A null stands for an optional argument that is left
+out. Everything else that does not fit is refused with
 all problems at once, the accepted arguments, and an example.
 """
 
@@ -60,7 +61,11 @@ def check_arguments(tool: str, kind: type[A], given: Mapping[str, Any], example:
     accepted = kind.model_fields
     unknown = (name for name in given if name not in accepted)
     problems = [_unknown(name, accepted) for name in islice(unknown, _MOST_PROBLEMS)]
-    read = {name: _read_json(kind, name, value) for name, value in given.items() if name in accepted}
+    read = {
+        name: _read_json(kind, name, value)
+        for name, value in given.items()
+        if name in accepted and (value is not None or accepted[name].is_required())
+    }
     checked: A | None = None
     try:
         checked = kind.model_validate(read)

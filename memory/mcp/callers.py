@@ -49,9 +49,13 @@ class Caller:
     @property
     def user(self) -> str | None:
         """The user to whom new sessions belong; None if no scope is of a user."""
-        exact = [one for one in (self.target, *self.scopes) if one is not None and not is_subtree_text(one)]
-        parsed = [Scope.parse(one) for one in exact]
-        return next((one.id for one in parsed if one.kind is ScopeKind.USER), None)
+        return next((one.id for one in self.exact_scopes if one.kind is ScopeKind.USER), None)
+
+    @property
+    def exact_scopes(self) -> list[Scope]:
+        """The scope of new entries, and those that are no subtrees, in order."""
+        named = (self.target, *self.scopes)
+        return [Scope.parse(one) for one in named if one is not None and not is_subtree_text(one)]
 
 
 Callers: TypeAlias = Callable[[Any], Awaitable[Caller]]

@@ -154,6 +154,10 @@ class UpdateArguments(Arguments):
 
 async def update_memory(call: Call, given: UpdateArguments) -> Answer:
     options: dict[str, Any] = given.model_dump(exclude={"id"}, exclude_none=True)
+    if options.keys() <= {"expected_version", "request_id"}:
+        raise InvalidInput(
+            "content", "is missing, so nothing would change. Pass content, title, type or tags"
+        )
     memory, content = call.caller.memory, given.content
     if content is not None and not content.strip() and given.title is None:
         stored = await memory.get(given.id)
@@ -215,6 +219,8 @@ async def list_memories(call: Call, given: ListArguments) -> Answer:
     notes = degraded_notes(page.degraded)
     if page.cursor is not None:
         notes.append("there are more entries; pass the cursor for the next page")
+    if not fitted.data:
+        notes.append("no entry matches; leave out filters, or try search_memory")
     data: dict[str, Any] = {"entries": fitted.data}
     lines = fitted.lines
     if page.cursor is not None:
@@ -372,6 +378,10 @@ ENTRY_TOOLS = (
         {"source_id": _ID, "relation": "supports", "target_id": _OTHER_ID},
         writes=True,
         is_idempotent=False,
+        advice={
+            "conflict": "The link is stored, so nothing is left to do. See it with explore_memory",
+            "invalid_input": "Take the ids of two active entries from search_memory or list_memories",
+        },
     ),
     ToolDefinition(
         "explore_memory",

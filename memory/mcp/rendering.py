@@ -35,15 +35,11 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a tool: as data, and as the lines that a model reads.
-
-    With `text`, the model reads that text, without a frame.
-    """
+    """The answer of a tool: as data, and as the lines that a model reads."""
 
     data: dict[str, Any]
     lines: Sequence[str] = ()
     notes: Sequence[str] = ()
-    text: str | None = None
 
 
 def make_answer(data: Mapping[str, Any], lines: Sequence[str], notes: Iterable[str] = ()) -> Answer:
@@ -54,8 +50,6 @@ def make_answer(data: Mapping[str, Any], lines: Sequence[str], notes: Iterable[s
 
 def frame_answer(name: str, answer: Answer) -> str:
     """Return the text of an answer: its lines and notes in a frame."""
-    if answer.text is not None:
-        return answer.text
     body = "\n".join([*answer.lines, *(f"({note})" for note in answer.notes)]) or "(nothing)"
     return f"[/mem {name}: {_FRAME_NOTE}]\n{escape_text(body)}\n{END}"
 

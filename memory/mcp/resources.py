@@ -70,7 +70,8 @@ def add_prompts(server: MemoryServer) -> None:
         )
         async def recall(topic: str, context: Context[Any, Any]) -> str:
             try:
-                answer = await search_memory(await server.make_call(context), SearchArguments(query=topic))
+                asked = SearchArguments(query=topic)
+                answer = await server.make_noted_call(context, lambda call: search_memory(call, asked))
             except Exception as error:  # noqa: BLE001 - the text of a bug is for the log
                 raise MCPError(code=INVALID_PARAMS, message=error_text(error)) from None
             return f"Use what memory holds about the topic below.\n\n{frame_answer('recall', answer)}"
@@ -93,9 +94,8 @@ async def _read(
     read: Callable[[Call], Awaitable[Answer]],
 ) -> str:
     try:
-        answer = await read(await server.make_call(context))
-    except (NotFound, InvalidInput) as error:  # an id that is no id names nothing
-        raise ResourceNotFoundError(error_text(error)) from None
-    except MemoryTiersError as error:
-        raise ResourceError(error_text(error)) from None
+        answer = await server.make_noted_call(context, read)
+    except MemoryTiersError as error:  # an id that is no id names nothing
+        kind = ResourceNotFoundError if isinstance(error, NotFound | InvalidInput) else ResourceError
+        raise kind(error_text(error)) from None
     return frame_answer(name, answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -20,6 +20,7 @@ from memory.domain.errors import ConfigError, MemoryTiersError
 from memory.mcp.callers import Caller, Callers, restrict_to_settings
 from memory.mcp.entry_tools import ENTRY_TOOLS, FORGET
 from memory.mcp.reference.tools import GRAPH_URI, REFERENCE_TOOLS, read_graph
+from memory.mcp.rendering import Answer
 from memory.mcp.resources import add_prompts, add_resources
 from memory.mcp.session_tools import SESSION_TOOLS
 from memory.mcp.settings import McpSettings
@@ -128,9 +129,19 @@ class MemoryServer(MCPServer[Any]):
         inner = self._lowlevel_server
         await inner.run(messages, answers, inner.create_initialization_options())
 
-    async def make_call(self, context: Context[Any, Any] | None) -> Call:
-        """Return the call of a request for a resource or a prompt."""
-        return Call(await self._callers(context), self._memory_settings.token_budget)
+    async def make_noted_call(
+        self, context: Context[Any, Any] | None, make: Callable[[Call], Awaitable[Answer]]
+    ) -> Answer:
+        """Make the call of a request for a resource or a prompt.
+
+        The caller notes its error, as it does for a tool.
+        """
+        caller = await self._callers(context)
+        try:
+            return await make(Call(caller, self._memory_settings.token_budget))
+        except Exception as error:
+            caller.note_error(error)
+            raise
 
 
 class GraphServer(MemoryServer):
@@ -160,7 +171,7 @@ class GraphServer(MemoryServer):
         if str(uri) != GRAPH_URI or not self.offers("read_graph"):
             return await super().read_resource(uri, context)
         try:
-            answer = await read_graph(await self.make_call(context))
+            answer = await self.make_noted_call(context, read_graph)
         except MemoryTiersError as error:
             raise ResourceError(error_text(error)) from None
         return [ReadResourceContents(answer.lines[0], "application/json")]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import Scope, Subtree, is_subtree_text
+from memory.facade.config.mcp import DEFAULT_MCP_SCOPE, STDIO_ORIGIN, McpSection, check_origin
 
-DEFAULT_SCOPE = "user:default"
-"""The scope of a server that was started without one."""
 DEFAULT_TOKEN_BUDGET = 5_000
 LEAST_TOKEN_BUDGET = 2_000
 
@@ -33,14 +33,14 @@ class McpSettings:
         ConfigError: A setting is wrong. The error names it.
     """
 
-    scopes: tuple[str, ...] = (DEFAULT_SCOPE,)
+    scopes: tuple[str, ...] = (DEFAULT_MCP_SCOPE,)
     write_scope: str | None = None
     read_only: bool = False
     tools: frozenset[str] | None = None
     allow_delete: bool = False
     token_budget: int = DEFAULT_TOKEN_BUDGET
     profile: str = "memory"
-    provenance: str = field(default="mcp:stdio")
+    provenance: str = STDIO_ORIGIN
 
     def __post_init__(self) -> None:
         if not self.scopes:
@@ -89,3 +89,27 @@ def _parse_scope(setting: str, text: str) -> Scope | Subtree:
         return Subtree.parse(text) if is_subtree_text(text) else Scope.parse(text)
     except InvalidInput as error:
         raise ConfigError(f"{setting}: {error.problem}") from None
+
+
+def settings_of(section: McpSection, **options: Any) -> McpSettings:
+    """Return the settings of a section of a configuration, and of options that win.
+
+    Args:
+        section: The section `[mcp]`.
+        **options: Settings of the section that were given as options.
+
+    Raises:
+        ConfigError: A setting is wrong, or settings do not go together.
+    """
+    given = {**section.settings_by_name(), **options}
+    names = {"scope": "scopes", "origin": "provenance"}
+    settings = {names.get(name, name): value for name, value in given.items()}
+    if "tools" in settings:
+        settings["tools"] = frozenset(settings["tools"])
+    if "scopes" in settings:
+        settings["scopes"] = tuple(settings["scopes"])
+    try:
+        check_origin(settings.get("provenance", STDIO_ORIGIN))
+    except InvalidInput as error:
+        raise ConfigError(str(error)) from None
+    return McpSettings(**settings)

@@ -9,12 +9,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 from pydantic import ValidationError
 
 from memory.mcp.callers import Caller, restrict_to_settings
@@ -23,6 +32,7 @@ from memory.mcp.settings import McpSettings
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.shared._stream_protocols import WriteStream
 
     from memory.facade.memory import Memory
 
@@ -30,6 +40,10 @@ log = logging.getLogger(__name__)
 
 _PAUSE = 0.1
 """The seconds between the first answer and the opening of the memory."""
+LONGEST_WAIT = 60.0
+"""The seconds for which calls may run on after standard input has ended."""
+_ENDLESS = frozenset({"subscriptions/listen"})
+"""Requests whose answer comes when the client goes away."""
 
 
 class LateMemory:
@@ -87,6 +101,8 @@ class LateMemory:
 async def serve_stdio(make: Callable[[], Memory], settings: McpSettings) -> None:
     """Serve until standard input ends, or until SIGTERM or SIGINT.
 
+    Calls that run when standard input ends are answered first; see `LONGEST_WAIT`.
+
     Args:
         make: Makes the memory. It is called in a thread, behind the first answer.
         settings: The settings of the server.
@@ -120,25 +136,77 @@ async def serve_stdio(make: Callable[[], Memory], settings: McpSettings) -> None
 
 
 async def _run(server: MemoryServer) -> None:
-    """Serve until standard input ends, and answer requests that are no JSON too.
+    """Serve until standard input ends, and answer what came before that.
 
-    The SDK drops them, and their clients would wait for ever. JavaScript sends one for
-    a text that was cut within an emoji: it has half a surrogate pair.
+    The SDK drops requests that are no JSON, and their clients would wait for ever.
+    JavaScript sends one for a text that was cut within an emoji: it has half a
+    surrogate pair. The SDK also cancels calls that run while the input ends.
     """
-    async with stdio_server() as (lines, answers), anyio.create_task_group() as tasks:
+    async with stdio_server() as (lines, written), anyio.create_task_group() as tasks:
         readable, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        answers = PendingAnswers(written)
 
         async def relay() -> None:
             async with readable:
                 async for line in lines:
                     if isinstance(line, Exception) and (refusal := refuse_line(line)) is not None:
                         await answers.send(SessionMessage(refusal))
-                    else:
-                        await readable.send(line)
+                        continue
+                    if isinstance(line, SessionMessage):
+                        answers.note(line)
+                    await readable.send(line)
+                await answers.wait(LONGEST_WAIT)
 
         tasks.start_soon(relay)
         await server.run_streams(messages, answers)
         tasks.cancel_scope.cancel()
+
+
+class PendingAnswers:
+    """The stream of answers, which knows the requests that have none yet."""
+
+    def __init__(self, written: WriteStream[SessionMessage]) -> None:
+        self._written = written
+        self._waiting: set[RequestId] = set()
+        self._changed = anyio.Event()
+
+    def note(self, line: SessionMessage) -> None:
+        """Note a request that will be answered, or one that its client cancelled."""
+        match line.message:
+            case JSONRPCRequest(id=number, method=method) if method not in _ENDLESS:
+                self._waiting.add(number)
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": number}):
+                self._settle(number)
+
+    def _settle(self, number: object) -> None:
+        self._waiting = {one for one in self._waiting if one != number}
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until every request is answered, but not longer than this."""
+        with anyio.move_on_after(seconds):
+            while self._waiting:
+                await self._changed.wait()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Write a message."""
+        await self._written.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._settle(item.message.id)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._written.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._written.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._written.__aexit__(kind, error, trace)
 
 
 def refuse_line(error: Exception) -> JSONRPCError | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 from memory.commands.escape import one_line
 from memory.domain.corrections import did_you_mean
 from memory.domain.error_table import code_of, rule_of
-from memory.domain.errors import MemoryTiersError
+from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.mcp.arguments import check_arguments, input_schema
 from memory.mcp.callers import Caller
 from memory.mcp.rendering import Answer, cut_text, frame_answer
@@ -65,6 +66,8 @@ class ToolDefinition:
     writes: bool = False
     is_destructive: bool = False
     is_idempotent: bool = True
+    advice: Mapping[str, str] = field(default_factory=dict)
+    """Advice by the code of an error, where `ADVICE` does not fit."""
 
     def listing(self) -> ToolListing:
         """Return the tool as a client lists it."""
@@ -88,8 +91,12 @@ class ToolDefinition:
         return frame_answer(self.name, answer)
 
     def result_of(self, error: Exception) -> CallToolResult:
-        """Return the result of a call that failed."""
-        return error_result(error)
+        """Return the result of a call that failed, with what to call next."""
+        advice = self.advice.get(code_of(error))
+        if advice is None and code_of(error) == InvalidInput.code:
+            example = json.dumps(self.example, ensure_ascii=False)
+            advice = f"Correct it, and call {self.name} again, such as {example}"
+        return error_result(error, advice)
 
 
 async def call_tool(
@@ -111,24 +118,28 @@ async def call_tool(
     )
 
 
-def error_result(error: Exception) -> CallToolResult:
-    """Return an error as a result with its code. Unexpected ones go to the log."""
+def error_result(error: Exception, advice: str | None = None) -> CallToolResult:
+    """Return an error as a result with its code. Unexpected ones go to the log.
+
+    `advice` says what to do next, in place of the usual advice for the code.
+    """
     told = {
         "code": code_of(error),
         "field": getattr(error, "field", None),
         "retryable": rule_of(error).retryable or None,
     }
     return CallToolResult(
-        content=[TextContent(type="text", text=error_text(error))],
+        content=[TextContent(type="text", text=error_text(error, advice))],
         is_error=True,
         _meta={ERROR_KEY: {name: value for name, value in told.items() if value is not None}},
     )
 
 
-def error_text(error: Exception) -> str:
+def error_text(error: Exception, advice: str | None = None) -> str:
     """Return the code of an error and what to do, in one line."""
     if isinstance(error, MemoryTiersError):
-        advice = ADVICE.get(error.code, _AGAIN if rule_of(error).retryable else "")
+        if advice is None:
+            advice = ADVICE.get(error.code, _AGAIN if rule_of(error).retryable else "")
         text = cut_text(one_line(str(error)), ERROR_TOKENS).rstrip(".")
         return f"{error.code}: {text}. {advice}".rstrip(". ") + "."
     reference = uuid4().hex

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memory.server.problems import MEDIA_TYPE
+
+_DROP = struct.pack("ii", 1, 0)
+"""The socket option by which the kernel drops what it has not sent yet."""
 
 
 class PatientProtocol(H11Protocol):
@@ -30,6 +35,18 @@ class PatientProtocol(H11Protocol):
         super().data_received(data)
         if self.cycle is not before:
             self._stop_timer()
+
+    def handle_events(self) -> None:
+        """Let the application cut a request off; see `cut_off`."""
+        super().handle_events()
+        if self.cycle is not None:
+            self.cycle.scope["cut_off"] = self.cut_off  # type: ignore[typeddict-unknown-key]
+
+    def cut_off(self) -> None:
+        """End the connection at once. Data that the client has not got is dropped."""
+        if (connection := self.transport.get_extra_info("socket")) is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()

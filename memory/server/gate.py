@@ -10,12 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memory.domain.errors import MemoryTiersError
 from memory.facade.runtime.reads import without_earlier_reads
 from memory.server.callers import Authenticator, Caller
 from memory.server.identity.key_text import without_texts
@@ -23,6 +24,7 @@ from memory.server.limits import BodyReader, KeyLimits
 from memory.server.problems import Problem, problem_response
 from memory.server.settings import ServerSettings
 
+log = logging.getLogger(__name__)
 access_log = logging.getLogger("memory.server.access")
 
 PUBLIC = frozenset({"/health/live", "/openapi.json"})
@@ -101,8 +103,13 @@ class Gate:
             await self._app(scope, body.receive, send)
             return
         if scope["path"] in OPTIONAL:
-            with suppress(Problem):
+            try:
                 scope["caller"] = await self._authenticator.authenticate(headers)
+            except Problem:  # it gets what everybody gets
+                pass
+            except (MemoryTiersError, OSError) as error:
+                scope["keys_away"] = True
+                log.warning("the key of a request could not be checked: %s", error)
             await self._app(scope, body.receive, send)
             return
         caller = await self._authenticator.authenticate(headers)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
@@ -24,9 +25,10 @@ from memory.domain.error_table import rule_of
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope as MemoryScope
 from memory.facade.config.identity import LOOPBACK
+from memory.facade.config.mcp import DEFAULT_MCP_SCOPE
 from memory.mcp.callers import Caller as McpCaller
 from memory.mcp.server import MemoryServer, create_server
-from memory.mcp.settings import DEFAULT_SCOPE, McpSettings
+from memory.mcp.settings import McpSettings
 from memory.server.callers import Caller
 from memory.server.gate import LOCAL_NAMES
 from memory.server.problems import Problem
@@ -34,6 +36,10 @@ from memory.server.requests import targets_of
 from memory.server.settings import ServerSettings
 
 PATH = "/mcp"
+_READ, _PROMPT = "resources/read", "prompts/get"
+_RESOURCE = re.compile(r"memory://(entries|sessions)/(.+)")
+_NAMES = {"entries": "id", "sessions": "session_id"}
+"""The name in the audit log of the id in the address of a resource."""
 _PORT = re.compile(r":\d*$")
 logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)  # it logs each request
 
@@ -53,8 +59,8 @@ class McpEndpoint:
         self._settings = settings
         self.route = Route(PATH, self, methods=["POST"], name="mcp")
         """The route of the endpoint: only POST, because there are no sessions."""
-        self._actions = {name: Route(f"{PATH}:{name}", self) for name in self._tools}
-        """The routes by which the audit log names the tools."""
+        self._actions = {name: Route(f"{PATH}:{name}", self) for name in (*self._tools, _READ, _PROMPT)}
+        """The routes by which the audit log names the tools, resources and prompts."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request.
@@ -86,8 +92,8 @@ class McpEndpoint:
         return made
 
     def _note_for_audit(self, scope: Scope, body: bytes) -> None:
-        """Say which tool is called on which records, and whether it is a change."""
-        name, arguments = _tool_of(body)
+        """Say what is called on which records, and whether it is a change."""
+        name, arguments = _action_of(body)
         scope["route"] = self._actions.get(name, self.route)
         is_change = name in self._tools and self._tools[name].writes
         scope["role_needed"] = "writer" if is_change else "reader"
@@ -114,7 +120,7 @@ async def _caller_of(context: Any) -> McpCaller:
     """
     scope: Scope = context.request_context.request.scope
     caller: Caller = scope["caller"]
-    default = caller.default_scope or MemoryScope.parse(DEFAULT_SCOPE)
+    default = caller.default_scope or MemoryScope.parse(DEFAULT_MCP_SCOPE)
     scopes = caller.scopes if caller.scopes is not None else (default,)
     role: Literal["reader", "writer"] = "writer" if caller.may("writer") else "reader"
     try:
@@ -145,8 +151,12 @@ def _refuse_foreign(headers: Headers, settings: ServerSettings) -> None:
         raise Problem(421, "wrong_host", "this server is for 127.0.0.1 and localhost only")
 
 
-def _tool_of(body: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the tool that a request calls, and its arguments; empty for no call."""
+def _action_of(body: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the tool that a request calls, and its arguments.
+
+    A read of a resource and a prompt have the name of their method. The name is empty
+    for all other requests.
+    """
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -156,6 +166,11 @@ def _tool_of(body: bytes) -> tuple[str, dict[str, Any]]:
             return name, arguments
         case {"method": "tools/call", "params": {"name": str(name)}}:
             return name, {}
+        case {"method": "resources/read", "params": {"uri": str(uri)}}:
+            found = _RESOURCE.fullmatch(uri)
+            return _READ, {} if found is None else {_NAMES[found[1]]: unquote(found[2])}
+        case {"method": "prompts/get"}:
+            return _PROMPT, {}
     return "", {}
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memory.server.identity.audit import AuditLog
 from memory.server.identity.trail import CLIENT_GONE
 from memory.server.paths import METHODS, template_of
 
@@ -47,18 +48,27 @@ class Metrics:
         self._stores = Gauge(
             "memory_store_up", "1 if a store answers, else 0", ("store",), registry=self._registry
         )
+        self._audit = Gauge(
+            "memory_audit_records",
+            "Records of the audit log that wait for the store, and those that it could not keep",
+            ("state",),
+            registry=self._registry,
+        )
 
     def record(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
         self._requests.labels(method, route, status).inc()
         self._durations.labels(method, route).observe(seconds)
 
-    def render(self, stores: Mapping[str, bool]) -> bytes:
+    def render(self, stores: Mapping[str, bool], audit: AuditLog) -> bytes:
         """Return all metrics as text.
 
         Args:
             stores: Whether each store answers, by its name.
+            audit: The audit log.
         """
+        self._audit.labels("waiting").set(audit.waiting)
+        self._audit.labels("unstored").set(audit.unstored)
         for name, answers in stores.items():
             self._stores.labels(name).set(answers)
         return generate_latest(self._registry)

@@ -214,6 +214,7 @@ class RelationView(BaseModel):
     created_at: Moment
     made_by: str | None
     note: str | None
+    written_by: str | None
 
 
 class RelationList(BaseModel):

@@ -806,6 +806,7 @@ class BlockingMessageStream:
         message_id: str,
         check_process: Callable[[], None],
         check_claims: Callable[[Mapping[str, Any]], None],
+        refuse_blocked: Callable[[], Awaitable[None]],
     ) -> None: ...
     @property
     def id(self) -> str: ...

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memory import Entry, Forbidden, InvalidInput, Memory, Message, RejectedByGate
-from tests.acceptance.support import Clock
+from memory import DocumentPut, Entry, Forbidden, InvalidInput, Memory, Message, NotFound, RejectedByGate
+from tests.acceptance.support import Clock, watching
 
 FIRST, SECOND = "source:key:first", "source:key:second"
 ADA, ORG = "user:ada", "org:acme"
@@ -196,7 +196,7 @@ async def test_messages_say_who_wrote_them_and_what_is_derived_says_so_too(
 async def test_a_changed_message_names_no_other_caller(memory: Memory, name: str) -> None:
     """Entries derived from it would be hidden, or blamed, with the other caller."""
     view = memory.restrict(origin="key:first")
-    session = view.session("s", user="ada")
+    session = view.session("s", user="ada", system="You are helpful.")
     (one,) = await session.append({"role": "user", "content": "I drink tea"})
     with pytest.raises(InvalidInput, match="only the server notes"):
         await session.update(str(one.id), metadata={"source": name})
@@ -210,3 +210,189 @@ async def test_a_changed_message_names_no_other_caller(memory: Memory, name: str
             await out.finish(metadata={"source": name})
     changed = await session.update(str(one.id), metadata={"source": "web:example.com"})
     assert changed.metadata == {"source": "web:example.com", "written_by": ["key:first"]}
+
+
+# -- everything else that a view writes ------------------------------------------------
+
+
+async def test_records_other_than_entries_name_their_writer(memory: Memory) -> None:
+    first, second = (memory.restrict(origin=f"key:{name}") for name in ("first", "second"))
+    one, two = [await memory.write(text, scope=ADA) for text in ("tea", "milk")]
+    made = await first.relations.relate(one.id, "supports", two.id)
+    assert [made.written_by, *[link.written_by async for link in memory.relations.all()]] == ["key:first"] * 2
+    forged = {"written_by": ["key:other"], "n": 1}
+    for view, name in ((first, "key:first"), (second, "key:second")):
+        await view.documents.put(ADA, "settings", {"a": 1}, metadata=forged)
+        found = await memory.documents.get(ADA, "settings")
+        assert found is not None
+        assert found.metadata == {"n": 1, "written_by": [name]}
+    await first.documents.apply([DocumentPut(ADA, "other", b"x")])
+    mine = await memory.documents.list(ADA, filter={"metadata.written_by": {"$contains": "key:first"}})
+    assert [one.key for one in mine.documents] == ["other"]
+    session = first.session("s", user="ada", system="You are helpful.")
+    task = await session.tasks.save("t1", title="Book", metadata=forged)
+    assert task.metadata == {"n": 1, "written_by": ["key:first"]}
+    [replaced] = await second.session("s", user="ada").tasks.replace_all([{"id": "t1", "title": "Pay"}])
+    assert replaced.metadata == {"written_by": ["key:second"]}
+    assert (await session.runs.save("r1", child_id="s2")).metadata == {"written_by": ["key:first"]}
+    file = await first.artifacts.put("s", "a.txt", b"x")
+    assert file.written_by == "key:first"
+    assert (await second.artifacts.put("s", "a.txt", b"y")).written_by == "key:second"
+    assert (await memory.artifacts.put("s", "a.txt", b"z")).written_by is None
+    for view in (first, second, memory, first):
+        await view.scratchpads.append("note", "builder")
+    assert (await memory.scratchpads.read("builder")).written_by == ("key:first", "key:second")
+
+
+async def test_a_system_message_names_its_writers(memory: Memory) -> None:
+    first, second = (memory.restrict(origin=f"key:{name}") for name in ("first", "second"))
+    await first.sessions.create("made", user="ada", system="Be short.")
+    for session_id in ("made", "opened"):
+        session = first.session(session_id, user="ada", system="Be short.")
+        assert _writers((await session.window()).messages) == [["key:first"]]
+        same = await second.session(session_id, user="ada").update("system", content="Be short.")
+        assert same.metadata == {"written_by": ["key:first"]}
+        await second.sessions.update(session_id, system="Be long.")
+        assert _writers((await session.window()).messages) == [["key:first", "key:second"]]
+        changed = await memory.session(session_id).update("system", content="Be kind.")
+        assert changed.metadata == {"written_by": ["key:first", "key:second"]}
+
+
+async def test_an_import_names_the_importer_beside_those_whom_the_file_names(
+    memory: Memory, clock: Clock
+) -> None:
+    first = memory.restrict(origin="key:first")
+    one, two = [await first.write(text, scope=ADA) for text in ("tea", "milk")]
+    await first.relations.relate(one.id, "supports", two.id)
+    await first.documents.put(ADA, "settings", {"a": 1})
+    session = first.session("s", user="ada", system="Be short.")
+    await session.append([{"role": "user", "content": "tea"}, {"role": "assistant", "content": "noted"}])
+    await first.artifacts.put("s", "a.txt", b"x")
+    await first.scratchpads.append("note")
+    lines = [line async for line in memory.admin.export()]
+    async with Memory("memory://", embedder="none", clock=clock) as other:
+        view = other.restrict(origin="key:second")
+        for again in (False, True):
+            report = await view.admin.import_(lines, same_ids=True)
+            assert (report.refused_lines, report.skipped_lines, report.sessions) == ([], [], int(not again))
+        assert [link.written_by async for link in other.relations.all()] == ["key:second"]
+        document = await other.documents.get(ADA, "settings")
+        assert document is not None
+        assert document.metadata == {"written_by": ["key:first", "key:second"]}
+        messages = (await other.session("s").window()).messages
+        assert _writers(messages) == [["key:first", "key:second"]] * 3
+        assert (await other.scratchpads.read()).written_by == ("key:second",)
+        [file] = (await other.artifacts.list("s")).artifacts
+        assert file.written_by == "key:second"
+    async with Memory("memory://", embedder="none", clock=clock) as other:
+        await other.admin.import_(lines, same_ids=True)
+        assert [link.written_by async for link in other.relations.all()] == ["key:first"]
+        assert _writers((await other.session("s").window()).messages) == [["key:first"]] * 3
+
+
+BLOCKED: dict[str, Callable[[Memory, Entry], Awaitable[Any]]] = {
+    "append": lambda m, one: m.session("s", user="ada").append({"role": "user", "content": "x"}),
+    "append with state": lambda m, one: m.session("s", user="ada").append([], state={"a": 1}),
+    "update": lambda m, one: m.session("s", user="ada").update("system", content="x"),
+    "stream": lambda m, one: m.session("s", user="ada").stream().__aenter__(),
+    "replace": lambda m, one: m.session("s", user="ada").replace([{"role": "user", "content": "x"}]),
+    "erase": lambda m, one: m.session("s", user="ada").erase("m1"),
+    "fork": lambda m, one: m.session("s", user="ada").fork("s9"),
+    "new session": lambda m, one: m.sessions.create("s8", user="ada"),
+    "session": lambda m, one: m.sessions.update("s", title="x"),
+    "end": lambda m, one: m.sessions.end("s"),
+    "task": lambda m, one: m.session("s", user="ada").tasks.save("t", title="x"),
+    "run": lambda m, one: m.session("s", user="ada").runs.save("r", child_id="c"),
+    "relate": lambda m, one: m.relations.relate(one.id, "supports", one.id),
+    "document": lambda m, one: m.documents.put(ADA, "k", 1),
+    "documents": lambda m, one: m.documents.delete_many(ADA),
+    "artifact": lambda m, one: m.artifacts.put("s", "a.txt", b"x"),
+    "scratchpad": lambda m, one: m.scratchpads.append("x"),
+    "entry": lambda m, one: m.write("x", scope=ADA),
+    "delete": lambda m, one: m.delete(one.id),
+    "delete many": lambda m, one: m.entries.delete_many({"content": "tea"}),
+    "retire": lambda m, one: m.entries.invalidate(one.id),
+    "erasure": lambda m, one: m.admin.erase(ADA),
+    "import": lambda m, one: m.admin.import_([]),
+    "itself": lambda m, one: m.admin.unblock_source(source="key:first"),
+    "revert": lambda m, one: m.admin.revert_source(source="key:second"),
+}
+
+
+@pytest.mark.parametrize("later_writes", ["refused", "kept_back"])
+async def test_a_blocked_caller_changes_nothing_but_reads(memory: Memory, later_writes: Any) -> None:
+    one = await memory.write("tea", scope=ADA)
+    await memory.session("s", user="ada", system="Be short.").append(
+        {"role": "user", "content": "x"}, id="m1"
+    )
+    blocked = await memory.admin.block_source(
+        source="key:first", reason="a stolen key", later_writes=later_writes
+    )
+    assert [one.origin for one in blocked] == [FIRST, "source:mcp:first"]
+    before = [line async for line in memory.admin.export()]
+    views = [memory.restrict(origin=f"{kind}:first") for kind in ("key", "mcp")]
+    calls = {name: call for name, call in BLOCKED.items() if later_writes == "refused" or name != "entry"}
+    for view in views:
+        for call in calls.values():
+            with pytest.raises(RejectedByGate, match=r"'source:\w+:first' is a blocked source"):
+                await call(view, one)
+        with pytest.raises(NotFound):
+            await view.session("nobody", user="ada").context()
+        assert await view.get(one.id) == one
+        assert len((await view.session("s", user="ada").context()).messages) == 2
+    assert [line async for line in memory.admin.export()] == before
+    assert len(await memory.admin.unblock_source(source="key:first")) == 2
+    assert [await call(views[0], one) for name, call in calls.items() if name == "append"]
+
+
+async def test_a_blocked_caller_changes_nothing_by_commands(memory: Memory) -> None:
+    one, two = [await memory.write(text, scope=ADA) for text in ("tea", "milk")]
+    await memory.admin.block_source(source="key:first", reason="a stolen key")
+    numbers = await memory.short_ids.of([one.id, two.id])
+    view = memory.restrict(origin="key:first")
+    for command in (
+        f"/mem invalidate {one.id}",
+        f"/mem add link {numbers[one.id]} supports {numbers[two.id]}",
+        "/mem add entry user Tea\ngreen\n/endmem",
+    ):
+        [result] = await view.commands.run(command, scope=ADA)
+        assert result.is_error
+        assert "'source:key:first' is a blocked source" in result.text
+    assert {entry.id for entry in await memory.retrieve(ADA)} == {one.id, two.id}
+    assert [link async for link in memory.relations.all()] == []
+
+
+async def test_a_stream_ends_where_its_caller_is_blocked(memory: Memory) -> None:
+    session = memory.restrict(origin="key:first").session("s", user="ada")
+    async with session.stream() as out:
+        await out.write("an ")
+        await memory.admin.block_source(source="key:first", reason="a stolen key")
+        for call in (out.write("answer"), out.finish()):
+            with pytest.raises(RejectedByGate):
+                await call
+        await memory.admin.unblock_source(source="key:first")
+    assert [one.text for one in (await memory.session("s").window()).messages] == ["an "]
+
+
+async def test_many_messages_are_signed_with_one_read_more(memory: Memory) -> None:
+    first, second = (memory.restrict(origin=f"key:{name}") for name in ("first", "second"))
+    said: list[Any] = [{"role": "user", "content": f"{number}"} for number in range(40)]
+    given = {"metadata": {"source": "key:web"}}
+    await memory.session("s", user="ada").append(
+        [one | given for one in said], id=[f"m{n}" for n in range(40)]
+    )
+    calls = []
+    for view in (memory, first, second):
+        session = view.session("s", user="ada")
+        window = (await session.window()).messages
+        with watching(memory) as touched:
+            await session.replace([*window, {"role": "user", "content": "more"}])
+        calls.append(len(touched))
+    assert calls[1] - calls[0] <= 3
+    assert calls[2] - calls[0] <= 3
+    assert [one.metadata.get("written_by") for one in (await memory.session("s").window()).messages][39:] == [
+        None,
+        None,
+        ["key:first"],
+        ["key:second"],
+    ]

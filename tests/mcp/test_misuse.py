@@ -155,6 +155,72 @@ async def test_json_text_is_read_where_no_text_is_wanted(memory: Memory) -> None
         assert len((await answered(client, "append_messages", messages=said))["message_ids"]) == 1
 
 
+async def test_nulls_and_texts_of_numbers_and_lists_are_read_in_every_tool(memory: Memory) -> None:
+    """What a schema calls optional may be null, and what is no text may be spelt as JSON."""
+    async with Client(create_server(memory, BOB)) as client:
+        for tool in (await client.list_tools()).tools:
+            properties, (example,) = tool.input_schema["properties"], tool.input_schema["examples"]
+            required = tool.input_schema.get("required", [])
+            variants: list[dict[str, Any]] = [{name: None for name in properties if name not in required}]
+            spelt = {"boolean": "false", "array": "[]"}
+            variants += [
+                {name: spelt.get(part["type"], str(part.get("minimum", 1)))}
+                for name, part in properties.items()
+                if part["type"] in (*spelt, "integer") and name != "messages"
+            ]
+            variants += [
+                {name: json.dumps(value)} for name, value in example.items() if isinstance(value, list)
+            ]
+            for variant in variants:
+                result = await client.call_tool(tool.name, {**example, **variant})
+                told = text_of(result)
+                assert not told.startswith("wrong_arguments"), (tool.name, variant, told)
+
+
+async def test_a_repeated_call_and_a_wrong_one_say_what_to_call_next(memory: Memory) -> None:
+    """Each answer names a tool, or says what to pass."""
+    async with Client(create_server(memory, BOB)) as client:
+        tools = [one.name for one in (await client.list_tools()).tools]
+        one, two = [
+            (await answered(client, "add_memory", content=text))["entry"]["id"] for text in ("a", "b")
+        ]
+        await answered(client, "add_memory", content="c", key="k", request_id="r1")
+        link = {"source_id": one, "relation": "supports", "target_id": two}
+        await answered(client, "link_memories", **link)
+        calls: list[tuple[str, dict[str, Any], str]] = [
+            ("add_memory", {"content": "d", "key": "k"}, "conflict"),
+            ("add_memory", {"content": "d", "request_id": "r1"}, "request_id_reused"),
+            ("add_memory", {"content": "x" * 100_000}, "invalid_input"),
+            ("add_memory", {"content": "x", "supersedes": [OUTSIDE]}, "invalid_input"),
+            ("update_memory", {"id": one}, "invalid_input"),
+            ("update_memory", {"id": one, "content": "d", "expected_version": "1"}, "invalid_input"),
+            ("link_memories", link, "conflict"),
+            ("link_memories", {**link, "target_id": one}, "invalid_input"),
+            ("link_memories", {**link, "target_id": OUTSIDE}, "invalid_input"),
+            ("list_memories", {"cursor": "made up"}, "invalid_input"),
+            ("explore_memory", {"id": OUTSIDE}, "not_found"),
+            ("get_context", {"session_id": "s9"}, "not_found"),
+            (
+                "append_messages",
+                {"messages": [{"role": "user", "content": "x"}], "session_id": "s9"},
+                "not_found",
+            ),
+            ("search_memory", {"query": "x", "scope": "user:ada"}, "wrong_arguments"),
+        ]
+        for tool, arguments, code in calls:
+            for _ in range(2):
+                found, text = await refused(client, tool, **arguments)
+                assert found == code, (tool, arguments, text)
+                advice = text.partition(": ")[2]
+                named = any(name in advice for name in tools) or "Example: {" in advice
+                assert named or "Use a new id" in advice, (tool, arguments, text)
+        for tool in ("retire_memory", "forget_memory"):
+            await answered(client, tool, id=two)
+            assert "search_memory" in (await refused(client, "retire_memory", id=two))[1]
+        assert "search_memory" in str(await answered(client, "list_memories", tags=["none"]))
+        assert (await answered(client, "get_memory", id=one))["entry"]["content"] == "a"
+
+
 async def test_an_unknown_tool_is_answered_with_the_nearest(memory: Memory) -> None:
     async with Client(create_server(memory, BOB)) as client:
         for wrong, right in (("search_memories", "search_memory"), ("create_memory", "add_memory")):

@@ -104,6 +104,27 @@ def test_a_client_that_goes_away_is_no_bug(tmp_path: Path) -> None:
         assert (process.returncode, err) == (PIPE_CLOSED, "")
 
 
+def test_calls_that_run_when_the_input_ends_are_answered(tmp_path: Path) -> None:
+    """The memory opens behind the first answer, so the calls run while the input ends."""
+    requests: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": INITIALIZE},
+        *[
+            {"id": number, "method": "tools/call", "params": {"name": "add_memory", "arguments": given}}
+            for number, given in enumerate(({"content": "tea"}, {"content": "milk"}, {}), 2)
+        ],
+        {"method": "notifications/cancelled", "params": {"requestId": 99}},
+    ]
+    with served(tmp_path, "--scope", "user:ada") as process:
+        lines = "".join(json.dumps({"jsonrpc": "2.0", **one}) + "\n" for one in requests)
+        out, _ = process.communicate(lines, timeout=120)
+    answers = {one["id"]: one for one in map(json.loads, out.splitlines())}
+    assert sorted(answers) == [1, 2, 3, 4]
+    stored = {answers[number]["result"]["structuredContent"]["entry"]["content"] for number in (2, 3)}
+    assert stored == {"tea", "milk"}
+    assert answers[4]["result"]["isError"]
+    assert process.returncode == 0
+
+
 def test_a_request_that_is_no_strict_json_is_answered_under_its_id(tmp_path: Path) -> None:
     """A client would wait for ever for an answer to half of an emoji."""
     with served(tmp_path, "--scope", "user:ada") as process:
@@ -198,7 +219,8 @@ def test_a_wrong_option_ends_it_at_once(tmp_path: Path, words: list[str], named:
 
 def test_the_first_answer_waits_for_no_store_and_no_model() -> None:
     """They take longer to load than a client should wait."""
-    heavy = ("memory.facade", "memory.orchestrator", "memory.adapters", "sqlalchemy", "numpy", "tokenizers")
+    own = ("memory.orchestrator", "memory.adapters", "memory.facade.memory", "memory.facade.runtime")
+    heavy = (*own, "memory.facade.config.settings", "sqlalchemy", "numpy", "tokenizers")
     script = "import sys, memory.cli.main, memory.cli.mcp, memory.mcp.stdio\nprint(*sys.modules)"
     command = [sys.executable, "-c", script]
     loaded = subprocess.run(

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from memory import InvalidInput, Memory, StoreUnavailable
+from memory import InvalidInput, Memory, StoreError, StoreUnavailable
 from memory.facade.resources.documents import Documents
 from memory.server.identity import RESERVED_TENANT, AuditLog, AuditRecord
 from memory.server.identity.audit import target
+from memory.server.identity.key_text import new_key_id, new_key_text
 from tests.server.callers import KeyServer, key_server
 
 AUDIT, ENTRIES = "/v1/admin/audit", "/v1/memory/entries"
@@ -330,3 +331,36 @@ async def test_records_that_waited_for_their_store_are_found_once(
     assert sorted(one.request_id for one in every) == sorted(one.request_id for one in noted)
     late = await server.audit.list(tenant="acme", since=begun + timedelta(minutes=5))
     assert [one.request_id for one in late.records] == [f"acme{number}" for number in range(9, 4, -1)]
+
+
+async def test_a_record_that_can_never_be_stored_holds_up_no_other(
+    server: KeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, unstorable = datetime.now(UTC), "GET /\ud800"
+    for action in ("POST /a", unstorable, "POST /b"):
+        server.audit.note(AuditRecord(now, "acme", "k1", action, 201, "r-1"))
+    assert sorted(one["action"] for one in await settled(server)) == ["POST /a", "POST /b"]
+    assert (server.audit.waiting, server.audit.unstored) == (0, 1)
+    (told,) = [one.getMessage() for one in caplog.records if "cannot store" in one.getMessage()]
+    assert "r-1" in told
+    assert "k1" in told
+    metrics = await server.call(await server.key("ops", "operator"), "GET", "/metrics")
+    assert 'memory_audit_records{state="unstored"} 1.0' in metrics.text.splitlines()
+
+
+async def test_a_server_whose_keys_are_away_is_not_ready(
+    server: KeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await server.key()
+    assert (await server.call(key, "GET", "/health/ready")).json() == {"status": "ok", "away": []}
+
+    async def fail(*args: Any, **given: Any) -> Any:
+        raise StoreError("mid", "it is broken")
+
+    monkeypatch.setattr(Documents, "get", fail)
+    monkeypatch.setattr("memory.server.identity.key_store.FRESH_FOR", -1)
+    for credential in (key, new_key_text(new_key_id()).text):
+        answer = await server.call(credential, "GET", "/health/ready")
+        assert (answer.status_code, answer.json()) == (503, {"status": "away", "away": []})
+        assert answer.headers["retry-after"] == "1"
+    assert (await server.call(None, "GET", "/health/ready")).status_code == 200

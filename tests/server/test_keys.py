@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -16,10 +17,13 @@ from starlette.responses import StreamingResponse
 
 from memory import Conflict, InvalidInput, Memory, NotFound
 from memory.domain.errors import ConfigError
+from memory.facade.config.server import ServerSettings
 from memory.server.callers import Role, Unauthenticated
 from memory.server.identity import RESERVED_TENANT, KeyStore
 from memory.server.identity.key_store import require_durable
 from memory.server.identity.key_text import new_key_id, new_key_text, parse_key_text
+from memory.server.run import serve
+from tests.acceptance.support import watching
 from tests.server.callers import KeyServer, key_server
 
 KEYS = "/v1/admin/keys"
@@ -257,8 +261,9 @@ async def test_an_overlap_without_end_is_refused(server: KeyServer) -> None:
 @pytest.mark.parametrize("tenant", ["a/b", "50%", "c d", "日本", "a%2Fb"])
 async def test_a_tenant_of_any_name_is_erased(server: KeyServer, tenant: str) -> None:
     """A path that named another tenant would report an erasure that erased nothing."""
-    operator, admin = await server.key("ops", "operator"), await server.key(tenant, "admin")
-    for caller in (operator, admin):
+    callers: list[tuple[str, Role]] = [("ops", "operator"), (tenant, "admin")]
+    for its, role in callers:
+        caller = await server.key(its, role)
         await server.memory.for_tenant(tenant).write("secret", scope="user:ada")
         answer = await server.call(caller, "DELETE", f"/v1/admin/tenants/{quote(tenant, safe='')}")
         assert answer.status_code == 200, answer.text
@@ -321,3 +326,77 @@ async def test_a_stream_ends_soon_after_its_key(server: KeyServer) -> None:
     assert len(parts) > 2
     with pytest.raises(Unauthenticated):
         await server.authenticator.authenticate(Headers({"x-api-key": text}))
+
+
+async def test_the_keys_of_an_erased_tenant_end(server: KeyServer) -> None:
+    operator, other = await server.key("ops", "operator"), await server.key("other", "writer")
+    ended = [await server.key("acme", role) for role in ("reader", "writer", "admin")]
+    erased = await server.call(operator, "DELETE", "/v1/admin/tenants/acme")
+    assert (erased.status_code, erased.json()["keys_revoked"]) == (200, 3)
+    assert [(await server.call(key, "GET", ENTRY)).status_code for key in ended] == [401] * 3
+    assert (await server.call(other, "GET", ENTRY)).status_code == 404
+    listed = (await server.call(operator, "GET", KEYS, params={"tenant": "acme"})).json()["keys"]
+    assert all(one["revoked_at"] for one in listed)
+    again = await server.call(operator, "DELETE", "/v1/admin/tenants/acme")
+    assert (again.status_code, again.json()["keys_revoked"]) == (200, 0)
+
+
+async def test_an_admin_that_erases_its_tenant_ends_its_own_key_last(server: KeyServer) -> None:
+    admin, writer = await server.key("acme", "admin"), await server.key("acme", "writer")
+    erased = await server.call(admin, "DELETE", "/v1/admin/tenants/acme")
+    assert (erased.status_code, erased.json()["keys_revoked"]) == (200, 2)
+    assert [(await server.call(key, "GET", ENTRY)).status_code for key in (admin, writer)] == [401] * 2
+
+
+async def test_the_reads_of_the_store_do_not_tell_which_ids_exist(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = KeyStore(memory)
+    monkeypatch.setattr("memory.server.identity.key_store.FRESH_FOR", 3600)
+    known, text = await keys.create("acme", "reader")
+    revoked, _ = await keys.create("acme", "reader")
+    await keys.revoke(revoked.id)
+    calls = []
+    for key_id in (known.id, revoked.id, new_key_id()):
+        guess = new_key_text(key_id).text
+        for _ in range(2):
+            with watching(memory) as touched:
+                assert await keys.verify(guess) is None
+            calls.append(len(touched))
+    assert calls == [1, 0] * 3
+    assert await keys.verify(text) == known
+    later = new_key_id()
+    assert await keys.verify(new_key_text(later).text) is None
+    made, text = await keys.create("acme", "reader", key_id=later)
+    assert await keys.verify(text) == made, "a key that is created here is known at once"
+
+
+async def test_a_stalled_reader_gets_no_more_after_its_key_ended(server: KeyServer) -> None:
+    """The connection is reset, so that nothing of what waits for the client is sent."""
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65_536
+
+    @server.app.get("/v1/endless")
+    async def stream() -> StreamingResponse:
+        return StreamingResponse(endless())
+
+    running = asyncio.create_task(serve(server.app, ServerSettings(port=0), address.set_result))
+    key, text = await server.keys.create("acme", "reader")
+    port = int((await asyncio.wait_for(address, 30)).rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET /v1/endless HTTP/1.1\r\nHost: x\r\nX-API-Key: {text}\r\n\r\n".encode())
+    assert await asyncio.wait_for(reader.read(1), 30)
+    await KeyStore(server.memory).revoke(key.id)  # as another process does
+
+    async def read_all() -> None:
+        while await reader.read(2**20):
+            pass
+
+    with pytest.raises(ConnectionResetError):
+        await asyncio.wait_for(read_all(), 60)
+    writer.close()
+    signal.raise_signal(signal.SIGTERM)
+    await asyncio.wait_for(running, 60)

@@ -276,6 +276,56 @@ async def test_the_audit_log_tells_refused_calls_from_changes_and_names_the_reco
         assert "marmalade" not in listed.text
 
 
+async def test_the_audit_log_names_resources_that_are_read_and_refused(memory: Memory) -> None:
+    async with key_server(memory, audit={"reads": True}) as server:
+        ada, bob = [await server.key("acme", "writer", f"user:{one}") for one in ("ada", "bob")]
+        operator = await server.key("acme", "operator")
+        async with client(server, ada) as opened:
+            made = await add(opened, "tea")
+        uris = [f"memory://entries/{made}", "memory://sessions/marmalade"]
+        for key, uri in [(ada, uris[0]), (bob, uris[0]), (bob, uris[1])]:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
+            await server.call(key, "POST", "/mcp", json=body, headers=ACCEPT)
+        await server.audit.flush()
+        listed = await server.call(operator, "GET", "/v1/admin/audit")
+        records = [one for one in reversed(listed.json()["records"]) if "resources" in one["action"]]
+        assert [one["action"] for one in records] == ["POST /mcp:resources/read"] * 3
+        assert [one["outcome"] for one in records] == [200, 404, 404]
+        assert [one["targets"] for one in records[:2]] == [[made]] * 2
+        assert records[2]["targets"][0].startswith("session#")
+        assert "marmalade" not in listed.text
+
+
+async def test_a_blocked_key_changes_nothing_over_http_and_mcp(memory: Memory) -> None:
+    async with key_server(memory) as server:
+        key, admin = await server.key("acme", "writer", "user:ada"), await server.key("acme", "admin")
+        async with client(server, key) as opened:
+            made = await add(opened, "tea")
+            body = {"source": f"key:{await id_of(server, key)}", "reason": "stolen"}
+            blocked = await server.call(admin, "POST", "/v1/admin/blocked-sources", json=body)
+            assert blocked.status_code in (200, 201), blocked.text
+            assert "source:mcp:" in blocked.text
+            said = [{"role": "user", "content": "x"}]
+            for tool, arguments in (
+                ("add_memory", {"content": "milk"}),
+                ("append_messages", {"messages": said}),
+                ("retire_memory", {"id": made}),
+            ):
+                result = await opened.call_tool(tool, arguments)
+                assert result.meta is not None
+                assert result.meta["memory-tiers/error"]["code"] == "rejected_by_gate", (tool, result.content)
+            assert await contents(opened) == []
+        entry = {"scope": "user:ada", "content": "milk"}
+        for method, path, json in (
+            ("POST", "/v1/memory/entries", entry),
+            ("POST", "/v1/sessions", {"user": "ada"}),
+            ("DELETE", f"/v1/memory/entries/{made}", None),
+        ):
+            answer = await server.call(key, method, path, json=json)
+            assert (answer.status_code, answer.json()["code"]) == (403, "rejected_by_gate"), answer.text
+        assert (await memory.for_tenant("acme").sessions.list()).sessions == []
+
+
 async def test_a_revoked_key_ends_an_open_stream(memory: Memory) -> None:
     async with key_server(memory) as server:
         key, opened, sent = await server.key(), asyncio.Event(), list[Message]()

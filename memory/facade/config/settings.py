@@ -36,6 +36,7 @@ from memory.domain.filter_parsing import parse_path
 from memory.domain.filters import JSON
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
+from memory.facade.config.mcp import McpSection
 from memory.facade.config.server import ServerSettings
 from memory.facade.config.sources import DATABASE_SUFFIXES, Layer, gather_settings
 from memory.facade.config.values import (
@@ -424,6 +425,7 @@ class MemoryConfig(BaseModel):
     artifacts: ArtifactSettings = ArtifactSettings()
     enrichment: EnrichmentSettings = EnrichmentSettings()
     server: ServerSettings = ServerSettings()
+    mcp: McpSection = McpSection()
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
@@ -662,7 +664,8 @@ class MemoryConfig(BaseModel):
         shown |= {
             f"enrichment.{name}": getattr(self.enrichment, name) for name in EnrichmentSettings.model_fields
         }
-        shown |= {f"server.{name}": value for name, value in self.server.settings_by_name().items()}
+        for section, settings in (("server", self.server), ("mcp", self.mcp)):
+            shown |= {f"{section}.{name}": value for name, value in settings.settings_by_name().items()}
         return shown | {
             f"durations.{name}": show_duration(getattr(self.durations, name))
             for name in Durations.model_fields
@@ -745,6 +748,7 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "search": SearchSettings,
         "enrichment": EnrichmentSettings,
         "server": ServerSettings,
+        "mcp": McpSection,
     }
     inner = next((str(part) for part in reversed(location) if part in sections), "")
     return list(sections.get(inner, MemoryConfig).model_fields)

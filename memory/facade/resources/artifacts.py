@@ -102,7 +102,7 @@ class Artifacts:
 
         async def put(mark: RequestMark | None) -> Artifact:
             return await engine.conversations.manifests.put(
-                tenant, session, named, kind, pieces, size, request=mark
+                tenant, session, named, kind, pieces, size, request=mark, writer=self._access.writer
             )
 
         async def read(noted: Any) -> Artifact:

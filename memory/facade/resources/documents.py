@@ -127,16 +127,18 @@ class Documents:
             VersionConflict: The document has another version than expected. The error
                 has the current one (`current_version`).
         """
-        asked = await _put_request(
-            DocumentPut(
-                scope,
-                key,
-                value,
-                metadata,  # type: ignore[arg-type]
-                expires_in,
-                refresh_on_read,
-                expected_version,
-                if_exists,
+        asked = self._sign(
+            await _put_request(
+                DocumentPut(
+                    scope,
+                    key,
+                    value,
+                    metadata,  # type: ignore[arg-type]
+                    expires_in,
+                    refresh_on_read,
+                    expected_version,
+                    if_exists,
+                )
             )
         )
         documents, tenant = self._access.engine.documents, self._access.tenant
@@ -173,7 +175,7 @@ class Documents:
             Unsupported: The store of tier `mid` cannot store groups of changes.
         """
         asked = [
-            one
+            self._sign(one)
             for one in await _change_requests(puts, "puts", MAX_KEYS, (DocumentPut,))
             if isinstance(one, PutRequest)
         ]
@@ -192,6 +194,10 @@ class Documents:
             return list(made.values())
 
         return [info for info in await self._once(request, asked, put) if info is not None]
+
+    def _sign(self, put: PutRequest) -> PutRequest:
+        """Return the put with the origin of this view in its metadata."""
+        return dataclasses.replace(put, metadata=self._access.sign_metadata(put.metadata))
 
     async def _once(
         self,
@@ -344,7 +350,9 @@ class Documents:
             Unsupported: The store of tier `mid` cannot store groups of changes.
             VersionConflict: A document has another version than expected.
         """
-        asked = await _change_requests(changes)
+        asked = [
+            self._sign(one) if isinstance(one, PutRequest) else one for one in await _change_requests(changes)
+        ]
         for one in asked:
             self._access.scope_in_view(one.scope)
         documents, tenant = self._access.engine.documents, self._access.tenant

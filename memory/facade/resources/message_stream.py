@@ -43,10 +43,12 @@ class MessageStream(AsyncContext):
         message_id: str,
         check_process: Callable[[], None],
         check_claims: Callable[[Mapping[str, Any]], None],
+        refuse_blocked: Callable[[], Awaitable[None]],
     ) -> None:
         self._begin = begin
         self._check_process = check_process
         self._check_claims = check_claims
+        self._refuse_blocked = refuse_blocked
         self._id = message_id
         self._streamed: StreamedMessage | None = None
         self._room = validation.MAX_MESSAGE_BYTES
@@ -85,6 +87,7 @@ class MessageStream(AsyncContext):
         Raises:
             Conflict: The message was finished meanwhile (by the end of the session),
                 another writer writes it, or the session takes no messages.
+            RejectedByGate: The origin of the view was blocked meanwhile.
         """
         piece = validation.text("text", text)
         if self._finished:
@@ -97,6 +100,7 @@ class MessageStream(AsyncContext):
                 " as another message",
             )
         streamed = self._require_open()
+        await self._refuse_blocked()
         self._room -= size
         await streamed.write(piece)
 
@@ -120,7 +124,9 @@ class MessageStream(AsyncContext):
             )
         changed = changes_of(changes, "MessageStream.finish")
         self._check_claims(changed)
-        stored = await self._require_open().finish(changed)
+        streamed = self._require_open()
+        await self._refuse_blocked()
+        stored = await streamed.finish(changed)
         self._finished = True
         return stored
 

@@ -62,7 +62,8 @@ class Relations:
 
         async def relate(mark: RequestMark | None) -> Relation:
             seen = await self._access.known_ids([source, target]) if source != target else [source, target]
-            return await relations.relate(tenant, seen[0], label, seen[1], request=mark)
+            said = self._access.sign_link(None)
+            return await relations.relate(tenant, seen[0], label, seen[1], said=said, request=mark)
 
         return await self._access.once(request, relate, lambda made: {"relation": made.id}, read)
 

@@ -83,7 +83,9 @@ class Runs:
             status=validation.one_of("status", status, RUN_STATUSES),
             mode=validation.one_of("mode", mode, RUN_MODES),
             message_count=count,
-            metadata=validation.json_object("metadata", {} if metadata is None else metadata),
+            metadata=self._access.sign_metadata(
+                validation.json_object("metadata", {} if metadata is None else metadata)
+            ),
         )
         conversations = self._access.engine.conversations
         tenant, session = self._access.tenant, self._session_id

@@ -62,7 +62,7 @@ class Scratchpads:
 
         return await self._access.once(
             request,
-            lambda mark: engine.scratchpads.append(tenant, whose, said, mark),
+            lambda mark: engine.scratchpads.append(tenant, whose, said, mark, self._access.writer),
             lambda size: {"size": size},
             read,
         )

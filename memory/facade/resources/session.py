@@ -288,8 +288,6 @@ class Session:
             LegalHoldActive: The session is under legal hold.
         """
         checked, changed = validation.identifier("message_id", message_id), changes_of(changes)
-        if checked == SYSTEM:
-            self._access.check_claims(changed)
         asked = {"message": checked, "changes": changed}
         tenant = self._access.tenant
         request = request_of_session("session.update", tenant, self.id, request_id, asked)
@@ -297,8 +295,6 @@ class Session:
         async def update(mark: RequestMark | None) -> Message:
             async with self._in_call_order([checked]):
                 conversation = await self._conversation(mark)
-                if checked == SYSTEM:
-                    return await conversation.update(checked, changed, mark)
                 return await conversation.change(
                     checked, lambda there: self._access.sign_change(there, changed), request=mark
                 )
@@ -330,12 +326,15 @@ class Session:
         speaks = Role(validation.one_of("role", role, ("assistant", "user")))
 
         async def begin(name: str) -> StreamedMessage:
+            await self._access.refuse_blocked()
             conversation = await self._conversation()
-            placement, metadata = self._access.engine.placement, self._access.message_metadata
+            placement, metadata = self._access.engine.placement, self._access.sign_metadata()
             return StreamedMessage(conversation, placement, speaks, name, metadata)
 
         name = token_hex(16) if message_id is None else validation.identifier("message_id", message_id)
-        return MessageStream(begin, name, self._access.check_process, self._access.check_claims)
+        return MessageStream(
+            begin, name, self._access.check_process, self._access.check_claims, self._access.refuse_blocked
+        )
 
     async def exclude(
         self, message_id: str, reason: str = "manual", *, request_id: str | None = None

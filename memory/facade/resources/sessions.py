@@ -103,7 +103,7 @@ class Sessions:
 
         created = await self._access.once(
             request,
-            lambda mark: engine.conversations.create(tenant, draft, mark),
+            lambda mark: engine.conversations.create(tenant, self._access.sign_session(draft), mark),
             lambda made: {"session": made.id},
             read,
         )
@@ -200,9 +200,13 @@ class Sessions:
         if expires_at is not UNSET:
             told["hidden_from"] = conversations.moment_of(until)
 
+        def change_system(there: Message) -> Message:
+            return self._access.sign_change(there, {"content": prompt})
+
         async def update(mark: RequestMark | None) -> SessionInfo:
             opened = await self._access.open_session(SessionDraft(named), create=False)
-            return await opened.describe(told, expected=expected, system=prompt, request=mark, **said)
+            change = None if prompt is None else change_system
+            return await opened.describe(told, expected=expected, system=change, request=mark, **said)
 
         async def read(noted: Any) -> SessionInfo:
             return await (await self._access.open_session(SessionDraft(named), create=False)).info()

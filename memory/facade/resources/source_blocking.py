@@ -9,7 +9,7 @@ from typing import Any
 from memory.domain import validation
 from memory.domain.blocked_source import LATER_WRITES, BlockedSource, LaterWrites
 from memory.domain.errors import InvalidInput
-from memory.domain.provenance import Provenance, named_in
+from memory.domain.provenance import Provenance, mcp_source, named_in
 from memory.domain.revert_report import RevertReport
 from memory.domain.time import micros
 from memory.domain.time import moment as time_of
@@ -22,11 +22,15 @@ MOST_OF_A_REASON = 2_000
 
 
 def origins_of(source: str | None, agent: str | None, run: str | None) -> list[str]:
-    """Return the named source, agent and run. At least one must be named."""
+    """Return the named source, agent and run. At least one must be named.
+
+    The source of a server's key comes with that of the same key over MCP.
+    """
     Provenance(source, agent, run)
     if not (origins := named_in({"source": source, "agent": agent, "run": run})):
         raise InvalidInput("source", "must be given, or agent= or run=. Pass at least one of the three")
-    return origins
+    over_mcp = named_in({"source": mcp_source(source)})
+    return [*origins[:1], *over_mcp, *origins[1:]]
 
 
 async def block_source(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from memory.domain import validation
@@ -70,7 +70,7 @@ class Tasks:
             LegalHoldActive: The session is under legal hold, and a title, a result or
                 metadata of the task would be lost.
         """
-        draft = _check_task(
+        draft = self._draft_of(
             id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata
         )
         conversations = self._access.engine.conversations
@@ -90,6 +90,11 @@ class Tasks:
             return there
 
         return await self._access.once(request, save, lambda saved: {"saved": True}, read, self._conversation)
+
+    def _draft_of(self, **given: Any) -> TaskDraft:
+        """Check a task, and add the origin of the view to its metadata."""
+        draft = _check_task(**given)
+        return replace(draft, metadata=self._access.sign_metadata(draft.metadata))
 
     async def get(self, task_id: str) -> Task | None:
         """Return a task, or None if this session has none with this id."""
@@ -180,7 +185,7 @@ class Tasks:
                 raise InvalidInput(
                     "tasks", "each must be a mapping with the task's `id` and the other arguments of `save`"
                 )
-        drafts = [_check_task(**one) for one in given]
+        drafts = [self._draft_of(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two tasks have the same id. Change one of them")
         engine, tenant = self._access.engine, self._access.tenant

@@ -24,8 +24,15 @@ from memory.domain.errors import (
 )
 from memory.domain.filters import Filter
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
-from memory.domain.message import WRITTEN_BY, Message, signed_message
-from memory.domain.provenance import check_name, parts_of, refuse_server_sources
+from memory.domain.message import Message, signed_message
+from memory.domain.provenance import (
+    WRITTEN_BY,
+    check_name,
+    parts_of,
+    refuse_server_sources,
+    signed_metadata,
+    writers_in,
+)
 from memory.domain.provenance import origin as origin_text
 from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.session import DeletedEntry, FoundMessages
@@ -97,7 +104,7 @@ from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Condition, Tenant, Where, within
-from memory.ports.record import Key, Partition
+from memory.ports.record import JsonValue, Key, Partition
 
 log = logging.getLogger(__name__)
 
@@ -450,6 +457,7 @@ class Access:
         request = request_about("invalidate", request_id, asked, entry_id)
 
         async def end(mark: RequestMark | None) -> bool:
+            await self.refuse_blocked()  # a command comes here without a guard
             if await self.outside([entry_id]):
                 return False
             return await self.engine.entries.invalidate(
@@ -802,15 +810,14 @@ class Access:
             return ()
         return (origin_text("source", self.view.origin),)
 
-    async def writer_origins(self) -> tuple[str, ...]:
-        """Return the signature for a call that makes an entry of others.
+    async def refuse_blocked(self) -> None:
+        """Refuse a call that makes changes, if the origin of this view is blocked.
 
         Raises:
-            RejectedByGate: The origin of this view is blocked.
+            RejectedByGate: It is blocked.
         """
         if self.signature:
             await self.engine.trust.refuse_blocked(self.tenant, self.signature)
-        return self.signature
 
     def sign_import(self, draft: Draft) -> Draft:
         """Return an imported draft with the origin of this view.
@@ -844,23 +851,33 @@ class Access:
 
         A message that replaces another keeps the callers that wrote the other one.
         """
-        if self.view is None or self.view.origin is None:
+        if self.writer is None:
             return list(messages)
-        signed = []
-        for one in messages:
-            refuse_server_sources(one.metadata.get("source"), ())
-            there = None if one.id is None else await conversation.message(one.id)
-            signed.append(signed_message(one, there, self.view.origin))
-        return signed
+        named = [one.id for one in messages if one.id is not None]
+        stored = await conversation.messages_by_id(named) if named else {}
+        return [self._sign_message(one, stored.get(one.id or "")) for one in messages]
 
     def sign_change(self, there: Message, changes: Mapping[str, Any]) -> Message:
         """Return a changed message, with the origin of this view; see `sign_draft`."""
-        changed = there.model_copy(update=dict(changes))
-        if self.view is None or self.view.origin is None:
-            return changed
-        if (source := changed.metadata.get("source")) != there.metadata.get("source"):
-            refuse_server_sources(source, ())
-        return signed_message(changed, there, self.view.origin)
+        return self._sign_message(there.model_copy(update=dict(changes)), there)
+
+    def sign_session(self, draft: SessionDraft) -> SessionDraft:
+        """Return a new session whose system message has the origin of this view."""
+        if draft.system is None or self.writer is None:
+            return draft
+        return replace(draft, system=self._sign_message(draft.system, None))
+
+    def _sign_message(self, message: Message, there: Message | None) -> Message:
+        """Return a message with the origin of this view, in place of a stored one.
+
+        Raises:
+            InvalidInput: It has a new source that only a server notes.
+        """
+        if self.writer is None:
+            return message
+        if there is None or message.metadata.get("source") != there.metadata.get("source"):
+            refuse_server_sources(message.metadata.get("source"), ())
+        return signed_message(message, there, self.writer)
 
     def check_claims(self, changes: Mapping[str, Any]) -> None:
         """Refuse changes of a message that name another caller as its source."""
@@ -868,9 +885,27 @@ class Access:
             refuse_server_sources((changes.get("metadata") or {}).get("source"), ())
 
     @property
-    def message_metadata(self) -> dict[str, Any]:
-        """The metadata that this view adds to a streamed message."""
-        return {} if self.view is None or self.view.origin is None else {WRITTEN_BY: [self.view.origin]}
+    def writer(self) -> str | None:
+        """The origin that this view notes on what it writes, besides entries."""
+        return None if self.view is None else self.view.origin
+
+    def sign_metadata(self, metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the metadata of a new record, with the origin of this view."""
+        return dict(metadata or {}) if self.writer is None else signed_metadata(metadata, [self.writer])
+
+    def sign_link(self, said: Mapping[str, JsonValue] | None) -> Mapping[str, JsonValue] | None:
+        """Return the body of a relation, with the origin of this view."""
+        return said if self.writer is None else {**(said or {}), WRITTEN_BY: self.writer}
+
+    def sign_imported_metadata(self, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the metadata of an imported record, with the origin of this view.
+
+        The writers that the file names are claims, and stay.
+        """
+        given = dict(metadata or {})
+        if self.writer is None:
+            return given
+        return signed_metadata(given, dict.fromkeys([*writers_in(given), self.writer]))
 
     def require_writer(self) -> None:
         """Raise `Forbidden` if this is a view of a reader."""
@@ -1050,11 +1085,14 @@ class Access:
         if self.view is not None and draft.user is not None:
             self.view.require("user", [Scope.user(draft.user)])  # new messages would be this user's
         creates = create and (self.view is None or self.view.role == "writer")
+        if creates and self.signature:  # a read by a blocked caller creates no session
+            creates = not await self.engine.trust.is_blocked(self.tenant, self.signature)
         if not await self.sees_session(str(draft.id)):
             if creates:
                 self.check_new_session(draft)
             raise NotFound(str(draft.id), "session")
-        return await self.engine.conversations.open(self.tenant, draft, create=creates, request=request)
+        signed = self.sign_session(draft)
+        return await self.engine.conversations.open(self.tenant, signed, create=creates, request=request)
 
     async def visible_artifacts(self, artifact_ids: Collection[str]) -> set[str]:
         """Return those of the artifact ids whose session the view may use."""

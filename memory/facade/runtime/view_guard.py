@@ -4,9 +4,10 @@
 method must have a line in `CALLS`, or its module does not load. So a new method is in
 no view until somebody decides what it may do there.
 
-In a view, the guard does four things around each call:
+In a view, the guard does five things around each call:
 
 - It refuses a call that the view does not have, before any store is touched.
+- It refuses a call that makes changes if the view's origin is a blocked source.
 - It refuses scopes outside of the view in the arguments of `SCOPE_ARGUMENTS`.
 - It removes the ids of outside records from the entries of the result.
 - It raises an error if the result has an entry of another scope. That is a second line
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -110,6 +111,14 @@ SCOPE_ARGUMENTS: Final = ("scope", "reads", "to", "target_scope", "messages_to")
 """The arguments that name scopes. The guard checks them in every call of a view."""
 TENANT: Final = "tenant"
 """The value of `reads` for all scopes; in a view, for those of the view."""
+_KEPT_BACK: Final = frozenset(
+    """
+    Memory.write Memory.write_many Memory.write_with_report
+    ScopedMemory.write ScopedMemory.write_with_report
+    """.split()
+)
+"""Calls that write new entries. The engine refuses or hides those of blocked sources.
+"""
 _CHANGES: Final = (ViewCall.WRITE, ViewCall.TENANT_WRITE)
 _WHOLE_TENANT: Final = (ViewCall.TENANT_READ, ViewCall.TENANT_WRITE)
 
@@ -157,6 +166,8 @@ def _with_guard(called: str, method: Callable[..., Any]) -> Callable[..., Any]:
     after_opening: Callable[[Access, Any], Any] | None = None
     if inspect.iscoroutinefunction(method):
         restricted, after_opening = guard.call_async, _call_after_opening
+    elif inspect.iscoroutinefunction(inspect.unwrap(method)):
+        restricted, after_opening = guard.call_with_reads, _call_after_opening
     elif inspect.isasyncgenfunction(inspect.unwrap(method)):
         restricted, after_opening = guard.iterate, _iterate_after_opening
 
@@ -194,6 +205,7 @@ class _Guard:
         self._called = called
         self._method = method
         self._signature = inspect.signature(method)
+        self._is_blockable = CALLS[called] in _CHANGES and called not in _KEPT_BACK
         self._checked = [name for name in SCOPE_ARGUMENTS if name in self._signature.parameters]
 
     def call(self, access: Access, view: View, held: Any, args: Any, kwargs: Any) -> Any:
@@ -202,8 +214,31 @@ class _Guard:
 
     async def call_async(self, access: Access, view: View, held: Any, args: Any, kwargs: Any) -> Any:
         self._check(view, held, args, kwargs)
+        if self._is_blockable:
+            await access.refuse_blocked()
+        return await self._finish(access, view, self._method(held, *args, **kwargs))
+
+    def call_with_reads(
+        self, access: Access, view: View, held: Any, args: Any, kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        """Begin the call at once, as a method needs that `lends_reads` decorates."""
+        self._check(view, held, args, kwargs)
+        made = self._method(held, *args, **kwargs)
+
+        async def call() -> Any:
+            try:
+                if self._is_blockable:
+                    await access.refuse_blocked()
+                return await self._finish(access, view, made)
+            finally:
+                made.close()
+
+        return call()
+
+    async def _finish(self, access: Access, view: View, made: Awaitable[Any]) -> Any:
+        """Await the result of a call, and hide what is outside of the view."""
         try:
-            return await hide_outside(access, await self._method(held, *args, **kwargs))
+            return await hide_outside(access, await made)
         except PartialWrite as error:
             await hide_outside(access, error.written)
             raise

@@ -175,6 +175,7 @@ class Import:
                 "cannot be combined with same_ids, because a revived entry is a new one. Omit one of them",
             )
         self._engine, self._tenant, self._sign = access.engine, access.tenant, access.sign_import
+        self._access = access
         self._name, self._scope, self._messages_to = name, scope, messages_to
         self._same_ids, self._revive, self._skip_bad = same_ids, revive, skip_bad
         self._progress = progress or (lambda done, total: None)
@@ -504,6 +505,7 @@ class Import:
                 item.sha256,
                 item.size,
                 pieces,
+                self._access.writer,
             )
         finally:
             await pieces.aclose()
@@ -684,9 +686,9 @@ class Import:
                 continue
             if isinstance(item, RelationLine):
                 link = self._ids.link(item)
-                relations = self._engine.relations
+                relations, maker = self._engine.relations, self._access.sign_link(link.said)
                 self._report.relations += await relations.restore(
-                    self._tenant, link.source_id, link.label, link.target_id, link.created_at, link.said
+                    self._tenant, link.source_id, link.label, link.target_id, link.created_at, maker
                 )
             elif isinstance(item, ScratchpadLine):
                 await self._restore_pad(item)
@@ -696,9 +698,9 @@ class Import:
                 said: Mapping[str, Any] = item.record.fields
                 self._chunks[item.record.scope, Chunk(said["upload"], said["digest"])] = said["data"].decode()
             elif isinstance(item, RecordLine) and item.kind.collection is MESSAGES:
-                events.append(self._ids.row(item))
+                events.append(self._sign_record(self._ids.row(item)))
             elif isinstance(item, RecordLine):
-                row = self._ids.row(item)
+                row = self._sign_record(self._ids.row(item))
                 if row.kind.collection is SESSIONS:
                     restored = await self._engine.session_restorer.restore_session(row.record)
                 else:
@@ -715,12 +717,25 @@ class Import:
         ):
             self._report.events += self._was_written(row, restored)
 
+    def _sign_record(self, row: RecordLine) -> RecordLine:
+        """Return a session or an event with the origin of the importer.
+
+        It is added to the metadata of the system message or of the event's message.
+        """
+        record, held = row.record, "system" if row.kind.collection is SESSIONS else "message"
+        said: Any = record.body.get(held)
+        if self._access.writer is None or said is None:
+            return row
+        signed = {**said, "metadata": self._access.sign_imported_metadata(said.get("metadata"))}
+        return replace(row, record=replace(record, body={**record.body, held: signed}))
+
     async def _restore_pad(self, pad: ScratchpadLine) -> None:
         """Restore a scratchpad if none was ever written here.
 
         A scratchpad that was cleared since stays empty.
         """
-        if await self._engine.scratchpads.restore(self._tenant, pad.agent, pad.content):
+        pads = self._engine.scratchpads
+        if await pads.restore(self._tenant, pad.agent, pad.content, self._access.writer):
             self._report.other_records += 1
         elif not (await self._engine.scratchpads.read(self._tenant, pad.agent)).content.startswith(
             pad.content
@@ -733,7 +748,8 @@ class Import:
         A document that was deleted here since stays deleted.
         """
         documents = self._engine.documents
-        fate = await documents.restore(self._tenant, item.put, revive=self._revive)
+        put = replace(item.put, metadata=self._access.sign_imported_metadata(item.put.metadata))
+        fate = await documents.restore(self._tenant, put, revive=self._revive)
         restored = RestoreResult(Fate(fate), "key: another document has it here")
         self._report.documents += self._was_written(item, restored)
 

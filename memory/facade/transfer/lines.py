@@ -76,7 +76,7 @@ from memory.facade.transfer.artifact_lines import (
 )
 from memory.orchestrator.conversations.window_exits import LEAVE, is_to_be_asked
 from memory.orchestrator.documents.documents import PutRequest
-from memory.orchestrator.entries.relations import MADE_BY, NOTE, Relation
+from memory.orchestrator.entries.relations import SAID_OF_LINKS, Relation
 from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
 from memory.orchestrator.entries.writing import check_not_later
 from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
@@ -209,7 +209,7 @@ class RelationLine:
     target_id: str
     created_at: datetime
     said: Mapping[str, JsonValue] | None = None
-    """The advisor that made the relation, and its reason; None for other relations."""
+    """Who made the relation: an advisor, with its reason, or a caller of a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -592,7 +592,7 @@ def exported_document(document: Document) -> dict[str, Any]:
 def exported_relation(relation: Relation) -> dict[str, Any]:
     """Return the line of a relation; it comes after the entries that it links."""
     ends = {"source_id": relation.source_id, "label": relation.label, "target_id": relation.target_id}
-    said = {name: value for name in _SAID_OF_LINKS if (value := getattr(relation, name)) is not None}
+    said = {name: value for name in SAID_OF_LINKS if (value := getattr(relation, name)) is not None}
     return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat(), **said}
 
 
@@ -945,16 +945,15 @@ def _version(field: str, value: object) -> int:
     return value
 
 
-_SAID_OF_LINKS = (MADE_BY, NOTE)
 MAX_SAID_BYTES = 2_000
 
 
 def _link(found: Mapping[str, Any], line: int) -> RelationLine:
     known = ("format", "source_id", "label", "target_id", "created_at")
     for field in (*known, *found):
-        if field not in (*known, *_SAID_OF_LINKS):
+        if field not in (*known, *SAID_OF_LINKS):
             raise InvalidInput(
-                field, f"is not a field of a relation (known: {', '.join((*known, *_SAID_OF_LINKS))})"
+                field, f"is not a field of a relation (known: {', '.join((*known, *SAID_OF_LINKS))})"
             )
         if field not in found:
             raise InvalidInput(field, "is missing from the exported relation")
@@ -963,7 +962,7 @@ def _link(found: Mapping[str, Any], line: int) -> RelationLine:
         raise InvalidInput("target_id", "self-loops not allowed")
     said = {
         name: validation.text(name, found[name], max_bytes=MAX_SAID_BYTES)
-        for name in _SAID_OF_LINKS
+        for name in SAID_OF_LINKS
         if name in found
     }
     return RelationLine(

@@ -17,7 +17,7 @@ from mcp_types import Tool as ToolListing
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from memory.domain.scope import Scope, is_subtree_text
+from memory.domain.scope import Scope
 from memory.mcp.arguments import Arguments
 from memory.mcp.callers import Caller
 from memory.mcp.reference.graph import EntityNotFound, KnowledgeGraph
@@ -157,9 +157,8 @@ def graph_of(caller: Caller) -> KnowledgeGraph:
     Raises:
         Forbidden: All scopes of the caller are subtrees.
     """
-    exact = [one for one in caller.scopes if not is_subtree_text(one)]
-    named = caller.target or next(iter(exact), None) or caller.write_scope
-    return KnowledgeGraph(caller.memory, Scope.parse(named))
+    exact = caller.exact_scopes
+    return KnowledgeGraph(caller.memory, exact[0] if exact else Scope.parse(caller.write_scope))
 
 
 async def _call(

@@ -359,6 +359,16 @@ class Conversation(WindowCompaction):
         whole = [] if event is None or event.is_redacted else await self._log.whole([event])
         return whole[0].message if whole else None
 
+    async def messages_by_id(self, message_ids: Sequence[str]) -> dict[str, Message]:
+        """Return the full messages of these ids, as this handle last read the log.
+
+        Ids without a message are left out, and so are those of erased messages.
+        """
+        found = await self._log.find_many(message_ids)
+        whole = {event.place: event for event in await self._log.whole(found.values())}
+        stored = {name: whole[event.place].message for name, event in found.items() if event.place in whole}
+        return {name: message for name, message in stored.items() if message is not None}
+
     async def carry_in(self, messages: Sequence[Message], *, revive: bool) -> int:
         """Append messages of an imported file, each with an id.
 
@@ -637,8 +647,6 @@ class Conversation(WindowCompaction):
 
         A repeat of the request returns the message as it is now.
         """
-        if message_id == SYSTEM:
-            return await self._update_system(changes, request)
         return await self.change(
             message_id, lambda message: message.model_copy(update=dict(changes)), request=request
         )
@@ -651,7 +659,7 @@ class Conversation(WindowCompaction):
         as_seen: bool = False,
         request: RequestMark | None = None,
     ) -> Message:
-        """Apply `change` to a message.
+        """Apply `change` to a message, which may be the system message.
 
         `change` is called again if another writer changed the message meanwhile.
 
@@ -660,6 +668,8 @@ class Conversation(WindowCompaction):
                 this only for changes that return an equal message if nothing is left to
                 do.
         """
+        if message_id == SYSTEM:
+            return await self._change_system(change, request)
         event = (self._log.at_hand(message_id) if as_seen else None) or await self._log.find(message_id)
         if event is None:
             raise NotFound(message_id, "message")
@@ -670,14 +680,16 @@ class Conversation(WindowCompaction):
         await self._touch()
         return changed.message
 
-    async def _update_system(self, changes: Mapping[str, Any], request: RequestMark | None) -> Message:
+    async def _change_system(
+        self, change: Callable[[Message], Message], request: RequestMark | None
+    ) -> Message:
         made: list[Message] = []
 
         async def compute(record: Record) -> Mapping[str, JsonValue]:
             if request is not None and was_made_by(record, request):
-                made.append(await self._next_system(record, {}))
+                made.append(await self._next_system(record, lambda system: system))
                 return {}
-            made.append(await self._next_system(record, changes))
+            made.append(await self._next_system(record, change))
             marks = {} if request is None else {MADE_BY: marks_with(record, request)}
             return {"system": body_of_system(made[-1]), **marks}
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from memory.domain import ids, validation
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.provenance import WRITTEN_BY
 from memory.domain.relation_labels import LABELS, SUPERSEDES
 from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.entries import Entries
@@ -25,6 +26,7 @@ from memory.ports.writes import Absent, AtVersion, Put, Status
 
 MADE_BY, NOTE = "made_by", "note"
 """In the body of a link that an advisor made: its model, and its explanation."""
+SAID_OF_LINKS = (MADE_BY, NOTE, WRITTEN_BY)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,7 +35,7 @@ class Relation(ResultMixin):
 
     It is directed even if the label is symmetric. `made_by` names the advisor's model
     that made it, and `note` is the model's explanation. Both are None for a link that a
-    caller made.
+    caller made. `written_by` is the caller of a server that made it.
     """
 
     id: str
@@ -43,6 +45,7 @@ class Relation(ResultMixin):
     created_at: datetime
     made_by: str | None = None
     note: str | None = None
+    written_by: str | None = None
 
 
 class RelationPage(list[Relation]):
@@ -154,7 +157,7 @@ class Relations:
     ) -> Relation:
         """Link an entry as it was read, although it may have expired since.
 
-        `said` names the maker and its explanation (`MADE_BY`, `NOTE`). See `relate`.
+        `said` names the maker and its explanation (`SAID_OF_LINKS`). See `relate`.
 
         Raises:
             InvalidInput: An entry was deleted.
@@ -415,7 +418,7 @@ def relation_of(record: Record) -> Relation:
     """Return the relation of a record."""
     fields, said = (
         record.fields,
-        {name: None if (value := record.body.get(name)) is None else str(value) for name in (MADE_BY, NOTE)},
+        {name: None if (value := record.body.get(name)) is None else str(value) for name in SAID_OF_LINKS},
     )
     return Relation(
         record.key.id,

@@ -31,6 +31,7 @@ from memory.domain.errors import (
     StoreUnavailable,
     TooMuchContention,
 )
+from memory.domain.provenance import WRITTEN_BY
 from memory.domain.results import ResultMixin
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import SCRATCHPADS
@@ -82,7 +83,8 @@ class Scratchpad(ResultMixin):
     """The content of a scratchpad, oldest first.
 
     `exists` is true once anything was appended, even after it was cleared. `damaged`
-    counts appends that cannot be read, or are missing.
+    counts appends that cannot be read, or are missing. `written_by` lists the callers
+    of servers that appended parts of the content.
     """
 
     agent: str | None
@@ -91,6 +93,7 @@ class Scratchpad(ResultMixin):
     size: int
     updated_at: datetime | None = None
     damaged: int = 0
+    written_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +146,16 @@ class Scratchpads:
         erasure.also.append(self._begin_anew)
 
     async def append(
-        self, tenant: str, agent: str | None, text: str, request: RequestMark | None = None
+        self,
+        tenant: str,
+        agent: str | None,
+        text: str,
+        request: RequestMark | None = None,
+        writer: str | None = None,
     ) -> int:
         """Append a text under a header with the current time.
+
+        `writer` is the caller of a server that appends it; its row notes it.
 
         A repeat of a request appends nothing, and returns the first size.
 
@@ -168,7 +178,7 @@ class Scratchpads:
 
         nonce = None if request is None else request.text
         try:
-            return _number(await self._append(partition, data, append_fields, nonce), "size")
+            return _number(await self._append(partition, data, append_fields, nonce, writer), "size")
         except _Repeated as repeated:
             return repeated.size
 
@@ -184,7 +194,7 @@ class Scratchpads:
         if page.heads:
             raise _Repeated(_number(page.heads[0], "size"))
 
-    async def restore(self, tenant: str, agent: str | None, content: str) -> bool:
+    async def restore(self, tenant: str, agent: str | None, content: str, writer: str | None = None) -> bool:
         """Fill a scratchpad that was never written with exported content.
 
         Returns:
@@ -198,7 +208,7 @@ class Scratchpads:
             return self._says(end, data)
 
         try:
-            await self._append(partition, data, restore_fields)
+            await self._append(partition, data, restore_fields, writer=writer)
         except Conflict:
             return False
         return True
@@ -264,8 +274,15 @@ class Scratchpads:
                 break
         data = [one for row in rows for one in await self._data(row)]
         content = b"".join(one for one in data if one is not None)
+        writers = dict.fromkeys(str(row.body[WRITTEN_BY]) for row in rows if WRITTEN_BY in row.body)
         return Scratchpad(
-            agent, end.place > 0, content.decode(), len(content), end.created_at, missing + data.count(None)
+            agent,
+            end.place > 0,
+            content.decode(),
+            len(content),
+            end.created_at,
+            missing + data.count(None),
+            tuple(writers),
         )
 
     @staticmethod
@@ -282,13 +299,20 @@ class Scratchpads:
             else {**said, "parts": -(-len(data) // PART_BYTES)}
         )
 
-    async def _append(self, partition: Partition, data: bytes, of: Says, nonce: str | None = None) -> Record:
+    async def _append(
+        self,
+        partition: Partition,
+        data: bytes,
+        of: Says,
+        nonce: str | None = None,
+        writer: str | None = None,
+    ) -> Record:
         nonce, parts = nonce or self._placement.nonce(), list[Record]()
         if len(data) > PART_BYTES:
             await of(await self._end(partition))  # refuses a text without room before anything is put
             parts = await self._lay(partition, nonce, data)
         try:
-            row = await self._put(partition, nonce, of)
+            row = await self._put(partition, nonce, of, writer)
         except (
             ScratchpadFull,
             Conflict,
@@ -301,7 +325,7 @@ class Scratchpads:
 
     # -- rows --------------------------------------------------------------------------
 
-    async def _put(self, partition: Partition, nonce: str, of: Says) -> Record:
+    async def _put(self, partition: Partition, nonce: str, of: Says, writer: str | None = None) -> Record:
         """Put a row after the last one.
 
         `of` is called again for its fields if another writer was faster.
@@ -327,6 +351,7 @@ class Scratchpads:
                     created_at=when,
                     updated_at=when,
                     fields={"place": place, "nonce": nonce, **said},
+                    body={} if writer is None else {WRITTEN_BY: writer},
                     # an erasure of the row that it follows refuses it, and it is put
                     # again
                     generation=end.generation,

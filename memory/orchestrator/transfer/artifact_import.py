@@ -28,6 +28,7 @@ async def restore_artifact(
     sha256: str,
     size: int,
     data: AsyncIterator[bytes],
+    writer: str | None = None,
 ) -> tuple[RestoreResult, str | None]:
     """Put an exported artifact; return the result and its id here.
 
@@ -36,7 +37,9 @@ async def restore_artifact(
     here = ids.derived_id(tenant, scope_of(session_id), "import", MANIFESTS.name, path, old_id)
     try:
         return WRITTEN, (
-            await manifests.put(tenant, session_id, path, media_type, data, size, artifact_id=here)
+            await manifests.put(
+                tenant, session_id, path, media_type, data, size, artifact_id=here, writer=writer
+            )
         ).id
     except NotFound:
         return DELETED, None

@@ -96,11 +96,15 @@ class Trust:
 
         An entry from a blocked source may not supersede others (see `let_in`).
         """
+        return not await self.is_blocked(tenant, all_in(record.fields))
+
+    async def is_blocked(self, tenant: str, origins: Sequence[str]) -> bool:
+        """Return whether one of the origins of a writer is blocked."""
         try:
-            await self._refuse(tenant, {0: all_in(record.fields)}, changing=True)
+            await self.refuse_blocked(tenant, origins)
         except RejectedByGate:
-            return False
-        return True
+            return True
+        return False
 
     async def refuse_blocked(self, tenant: str, origins: Sequence[str]) -> None:
         """Raise `RejectedByGate` if one of the origins of a writer is blocked."""

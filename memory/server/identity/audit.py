@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from memory.domain import validation
-from memory.domain.errors import InvalidInput, MemoryTiersError
+from memory.domain.error_table import rule_of
+from memory.domain.errors import InvalidInput, MemoryTiersError, StoreError
 from memory.domain.ids import is_id
 from memory.domain.scope import Scope
 from memory.domain.time import EPOCH, micros, moment
@@ -92,6 +93,8 @@ class AuditLog:
         self.now = now
         self._waiting: list[AuditRecord] = []
         self._lost = 0
+        self.unstored = 0
+        """How many requests this process could not record."""
         self._writer: asyncio.Task[None] | None = None
 
     @property
@@ -105,10 +108,16 @@ class AuditLog:
             record = replace(record, count=last.count + record.count)
         if len(self._waiting) >= _MOST_WAITING:
             self._lost += 1  # the store has been away for long; the log below tells of it
+            self.unstored += record.count
             return
         self._waiting.append(record)
         if self._writer is None or self._writer.done():
             self._writer = asyncio.ensure_future(self._write_later())
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait for the store."""
+        return len(self._waiting)
 
     async def store(self, record: AuditRecord) -> None:
         """Store a record now.
@@ -119,18 +128,50 @@ class AuditLog:
         await self._put([record])
 
     async def flush(self) -> None:
-        """Store what waits."""
+        """Store what waits.
+
+        A record that the store refuses for good is named in the log of the process, and
+        counts as `unstored`. The others are stored.
+
+        Raises:
+            StoreError: The store did not answer. The waiting records are kept.
+            TooMuchContention: The records are kept here too.
+            NotOpen: The memory was closed. The records are kept.
+        """
         waiting, self._waiting = _put_together(self._waiting), []
         while waiting:
             try:
                 await self._put(waiting[0])
+            except (MemoryTiersError, ValueError) as error:
+                if isinstance(error, StoreError) or rule_of(error).retryable:
+                    self._put_back(waiting)
+                    raise
+                if (half := len(waiting[0]) // 2) > 0:
+                    waiting[:1] = [waiting[0][:half], waiting[0][half:]]
+                    continue
+                self._set_aside(waiting[0][0], error)
             except BaseException:
-                self._waiting = [one for together in waiting for one in together] + self._waiting
+                self._put_back(waiting)
                 raise
             del waiting[0]
         if self._lost:
             log.error("%d records of the audit log were lost while the store was away", self._lost)
             self._lost = 0
+
+    def _put_back(self, waiting: Sequence[Sequence[AuditRecord]]) -> None:
+        self._waiting = [one for together in waiting for one in together] + self._waiting
+
+    def _set_aside(self, record: AuditRecord, error: Exception) -> None:
+        """Name a record that can never be stored, and go on without it."""
+        self.unstored += record.count
+        log.error(
+            "the audit log cannot store the record of request %s (%s, status %d, key %s): %s",
+            record.request_id,
+            record.action,
+            record.outcome,
+            record.key_id or "-",
+            error,
+        )
 
     async def close(self) -> None:
         """Store what waits, and stop."""

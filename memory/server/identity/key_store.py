@@ -7,6 +7,7 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -45,6 +46,10 @@ class Secret:
     until: datetime | None = None
 
 
+_NO_SECRET: Final = Secret("0" * 64)
+"""A secret that no text has."""
+
+
 @dataclass(frozen=True)
 class ApiKey:
     """A key as it is stored. Its text is stored nowhere."""
@@ -72,11 +77,11 @@ class ApiKey:
     def accepts(self, text: KeyText, now: datetime) -> bool:
         """Return whether a text is one of this key, and valid now.
 
-        It takes equally long for every text.
+        It takes equally long for every text, also if the key has no secret any more.
         """
-        matches = False
-        for one in self.secrets:
-            is_same = hmac.compare_digest(one.digest, text.digest)
+        matches, digest = False, text.digest
+        for one in self.secrets or (_NO_SECRET,):
+            is_same = hmac.compare_digest(one.digest, digest)
             matches |= is_same and (one.until is None or now < one.until)
         return matches and self.is_active(now)
 
@@ -104,7 +109,9 @@ class KeyStore:
     def __init__(self, memory: Memory, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._memory = memory
         self._now = now
-        self._known: OrderedDict[str, tuple[float, ApiKey]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[float, ApiKey | None]] = OrderedDict()
+        self._unknown: OrderedDict[str, tuple[float, ApiKey | None]] = OrderedDict()
+        """Ids without a key, apart from the others: guesses evict no key."""
         self._reads: dict[str, asyncio.Task[ApiKey | None]] = {}
 
     @property
@@ -165,6 +172,7 @@ class KeyStore:
                 f"key {key.id} was created before, and its text was shown then. Rotate it for a new text",
                 key.id,
             ) from None
+        self._forget(key.id)
         return key, text.text
 
     async def list(self, tenant: str | None = None) -> list[ApiKey]:
@@ -224,6 +232,20 @@ class KeyStore:
 
         return await self._change(key_id, revoke)
 
+    async def revoke_all(self, tenant: str, *, but: str | None = None) -> int:
+        """End all keys of a tenant, except the one with the id `but`.
+
+        Returns:
+            The number of keys that this call ended.
+        """
+        ended = 0
+        for key in await self.list(tenant):
+            if key.revoked_at is None and key.id != but:
+                with suppress(NotFound):  # another call has ended it
+                    await self.revoke(key.id)
+                    ended += 1
+        return ended
+
     async def verify(self, text: str) -> ApiKey | None:
         """Return the key of a text; None if it is no text of an active key."""
         parsed = parse_key_text(text)
@@ -231,15 +253,16 @@ class KeyStore:
             return None
         key = await self._recent(parsed.key_id)
         # an unknown id takes as long as a wrong text
-        known = key or ApiKey(parsed.key_id, "", "reader", secrets=(Secret("0" * 64),))
+        known = key or ApiKey(parsed.key_id, "", "reader")
         return key if known.accepts(parsed, self._now()) else None
 
     async def _recent(self, key_id: str) -> ApiKey | None:
         """Return a key as it was at most `FRESH_FOR` ago.
 
-        Concurrent requests share one read.
+        Concurrent requests share one read. Unknown ids are cached too, so that the
+        time of an answer does not tell which ids exist.
         """
-        noted = self._known.get(key_id)
+        noted = self._known.get(key_id) or self._unknown.get(key_id)
         if noted is not None and time.monotonic() - noted[0] < FRESH_FOR:
             return noted[1]
         read = self._reads.get(key_id)
@@ -252,12 +275,17 @@ class KeyStore:
     async def _read(self, key_id: str) -> ApiKey | None:
         begun = time.monotonic()
         key = await self.get(key_id)
-        self._known.pop(key_id, None)
-        if key is not None:
-            self._known[key_id] = (begun, key)
-            while len(self._known) > _CACHED:
-                self._known.popitem(last=False)
+        self._forget(key_id)
+        cache = self._known if key is not None else self._unknown
+        cache[key_id] = (begun, key)
+        while len(cache) > _CACHED:
+            cache.popitem(last=False)
         return key
+
+    def _forget(self, key_id: str) -> None:
+        """Read a key again for the next request."""
+        self._known.pop(key_id, None)
+        self._unknown.pop(key_id, None)
 
     async def _change(self, key_id: str, change: Callable[[ApiKey], ApiKey]) -> ApiKey:
         """Change a stored key, and retry if another process changed it meanwhile."""
@@ -272,7 +300,7 @@ class KeyStore:
                 )
             except VersionConflict:
                 continue
-            self._known.pop(key_id, None)
+            self._forget(key_id)
             return key
 
 

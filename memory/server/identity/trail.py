@@ -92,6 +92,8 @@ class AuditTrail:
         except Unauthenticated as error:
             if begun:
                 log.info("request %s was ended: its key holds no more", request_id)
+                if (cut_off := scope.get("cut_off")) is not None:
+                    cut_off()
                 return  # the server closes the connection, and the client sees no end
             await problem_response(error)(scope, receive, send_recorded)
         except asyncio.CancelledError:
@@ -112,7 +114,7 @@ class AuditTrail:
                 if done:
                     await running
                     return
-                if scope.get("caller") is not None:
+                if scope.get("caller") is not None and not scope.get("ends_own_key"):
                     await self._check(scope)
         finally:
             if not running.done():

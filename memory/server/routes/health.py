@@ -41,14 +41,18 @@ async def is_alive() -> Response:
 
 @router.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})
 async def is_ready(request: Request) -> Response:
-    """Answer 503 while a store is away. Only operators learn which."""
+    """Answer 503 while a store is away. Only operators learn which.
+
+    It is away also if the key of the request could not be checked.
+    """
     away = await request.app.state.readiness.away()
+    is_ready = not away and not request.scope.get("keys_away")
     caller: Caller | None = request.scope.get("caller")
     named = away if caller is not None and caller.may("operator") else []
     return json_response(
-        {"status": "away" if away else "ok", "away": named},
-        503 if away else 200,
-        headers={"Retry-After": "1"} if away else None,
+        {"status": "ok" if is_ready else "away", "away": named},
+        200 if is_ready else 503,
+        headers=None if is_ready else {"Retry-After": "1"},
     )
 
 

@@ -136,6 +136,7 @@ async def rotate_key(
 async def revoke_key(request: Request, key_id: str, caller: Admin) -> None:
     """Revoke a key. Every server process obeys within two seconds."""
     await _check_managed(request, caller, key_id)
+    request.scope["ends_own_key"] = key_id == caller.key_id
     await _keys(request).revoke(key_id)
 
 

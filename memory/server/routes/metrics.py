@@ -22,5 +22,5 @@ _TEXT: Final[dict[str, Any]] = {
 async def show_metrics(request: Request, caller: Operator) -> Response:
     """Return the metrics of this process, in the text format of Prometheus."""
     state = request.app.state
-    text = state.metrics.render(await state.readiness.stores())
+    text = state.metrics.render(await state.readiness.stores(), state.audit)
     return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})

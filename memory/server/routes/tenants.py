@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from memory.domain.results import as_json
 from memory.server.callers import Admin
-from memory.server.identity import is_reserved
+from memory.server.identity import KeyStore, is_reserved
 from memory.server.rendering import json_response
 from memory.server.requests import not_found
 from memory.server.routing import ApiRoute
@@ -19,10 +19,20 @@ router = APIRouter(prefix="/v1/admin", tags=["administration"], route_class=ApiR
 
 @router.delete("/tenants/{tenant:text}", response_model=dict[str, Any])
 async def erase_tenant(request: Request, tenant: str, caller: Admin) -> Response:
-    """Erase everything of a tenant. An operator may name any, and others their own."""
+    """Erase everything of a tenant. An operator may name any, and others their own.
+
+    The keys of the tenant are revoked. The key of the call itself comes last, if the
+    tenant is its own.
+    """
+    named = caller.memory
+    if tenant != caller.tenant:
+        if not caller.may("operator") or is_reserved(tenant):
+            raise not_found("tenant", tenant)
+        named = request.app.state.memory.for_tenant(tenant)
+    keys: KeyStore = request.app.state.keys
+    revoked = await keys.revoke_all(tenant, but=caller.key_id)
+    erased = as_json(await named.admin.erase_tenant())
     if tenant == caller.tenant:
-        return json_response(as_json(await caller.memory.admin.erase_tenant()))
-    if not caller.may("operator") or is_reserved(tenant):
-        raise not_found("tenant", tenant)
-    named = request.app.state.memory.for_tenant(tenant)
-    return json_response(as_json(await named.admin.erase_tenant()))
+        request.scope["ends_own_key"] = True
+        revoked += await keys.revoke_all(tenant)
+    return json_response({**erased, "keys_revoked": revoked})

@@ -13,7 +13,7 @@ MUTATIONS: dict[str, Mutation] = {
     "the-cap-is-looked-at-before-the-append-only": Mutation(
         scratchpads,
         "Scratchpads._append",
-        "        row = await self._put(partition, nonce, of)\n",
+        "        row = await self._put(partition, nonce, of, writer)\n",
         "        await of(await self._end(partition))\n"
         "        async def unasked(end):\n            return self._says(end, data)\n"
         "        row = await self._put(partition, nonce, unasked)\n",
@@ -56,8 +56,8 @@ MUTATIONS: dict[str, Mutation] = {
         scratchpads,
         "Scratchpads._append",
         "        parts = await self._lay(partition, nonce, data)\n    try:\n        row = await"
-        " self._put(partition, nonce, of)\n",
-        "        pass\n    try:\n        row = await self._put(partition, nonce, of)\n"
+        " self._put(partition, nonce, of, writer)\n",
+        "        pass\n    try:\n        row = await self._put(partition, nonce, of, writer)\n"
         "        if len(data) > PART_BYTES:\n            parts = await self._lay(partition, nonce, data)\n",
     ),
     "parts-of-what-has-no-room-stay": Mutation(

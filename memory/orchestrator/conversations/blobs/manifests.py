@@ -37,6 +37,7 @@ from memory.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
+from memory.domain.provenance import WRITTEN_BY
 from memory.orchestrator.conversations.blobs.balances import bytes_of
 from memory.orchestrator.conversations.blobs.reservations import LOOK, ReservationLapsed, Reservations
 from memory.orchestrator.conversations.blobs.uploads import delete_chunks
@@ -117,6 +118,8 @@ class _Upload:
     artifact_id: str | None = None
     """The id that the artifact must get; then the path must never have been used."""
     request: RequestMark | None = None
+    writer: str | None = None
+    """The caller of a server that puts it."""
     size: int = 0
     chunks: int = 0
     hash: Any = field(default_factory=hashlib.sha256)
@@ -169,6 +172,7 @@ class Manifests:
         *,
         artifact_id: str | None = None,
         request: RequestMark | None = None,
+        writer: str | None = None,
     ) -> Artifact:
         """Store these bytes under the path.
 
@@ -178,6 +182,7 @@ class Manifests:
             size: The number of bytes, if it is known. Otherwise room is reserved as
                 they arrive.
             artifact_id: The id of a new artifact, which replaces none.
+            writer: The caller of a server that puts it; noted in the artifact.
 
         Raises:
             NotFound: there is no such session.
@@ -209,6 +214,7 @@ class Manifests:
                 await self._reservations.reserve(life, name, key, size or 0, wanted),
                 artifact_id,
                 request,
+                writer,
             )
             await self._lay(upload, data)
             await self._reservations.see(tenant, [name], refuses=True)
@@ -394,6 +400,7 @@ class Manifests:
             "media_type": media_type,
             "sha256": digest,
             "chunks": upload.chunks,
+            **({} if upload.writer is None else {WRITTEN_BY: upload.writer}),
         }
         if isinstance(stands, Tombstone) and NEVER_STOOD not in stands.note:
             body[CREATED_OVER] = stands.version
@@ -821,4 +828,5 @@ def artifact_of(manifest: Record) -> Artifact:
         sha256=said["sha256"],
         created_at=manifest.created_at,
         updated_at=manifest.updated_at,
+        written_by=said.get(WRITTEN_BY),
     )

@@ -481,6 +481,26 @@ class Log:
         )
         return next(iter(self.events_of(page.records)), None)
 
+    async def find_many(self, message_ids: Iterable[str]) -> dict[str, Event]:
+        """Return the current messages with these ids, each under its id; see `find`.
+
+        Erased messages are left out. All are read together.
+        """
+        seen, left = self._seen or await self.load(), dict.fromkeys(message_ids)
+        places = {name: seen.ids[name] for name in left if name in seen.ids}
+        there = await self.at(set(places.values())) if places else {}
+        found = {name: there[place] for name, place in places.items() if place in there}
+        keys = [Key(self.life.tenant, name) for name in left if name not in found and is_id(name)]
+        found |= {event.key.id: event for event in await self.of(keys) if is_spoken(event)}
+        names, most = [name for name in left if name not in found], self._placement.settings.page
+        for start in range(0, len(names), most):
+            given = In("message_id", tuple(names[start : start + most]))
+            asked = And((Eq("conversation_id", self.life.session_id), given))
+            query = Query(MESSAGES, within(self.life.partition), asked, limit=most)
+            async for page in self._placement.pages("log.find", self.store, query):
+                found |= {str(event.given_id): event for event in self.events_of(page.records)}
+        return {name: event for name, event in found.items() if not event.is_redacted}
+
     async def whole(self, events: Iterable[Event], *, strict: bool = False) -> list[Event]:
         """Return the events with the complete texts of their messages.
 

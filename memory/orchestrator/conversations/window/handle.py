@@ -234,7 +234,7 @@ class Handle:
         told: Mapping[str, FieldValue],
         *,
         expected: int | None = None,
-        system: str | None = None,
+        system: Callable[[Message], Message] | None = None,
         request: RequestMark | None = None,
         **changes: JsonValue,
     ) -> SessionInfo:
@@ -245,7 +245,7 @@ class Handle:
 
         Args:
             expected: The version of the attributes that must be stored.
-            system: The new text of the system message.
+            system: Returns the new system message for the stored one.
             request: The mark of the request. A repeat of it changes nothing.
 
         Raises:
@@ -261,7 +261,7 @@ class Handle:
                 raise version_conflict(f"session {self.id}", expected, stored, self.id)
             new: dict[str, JsonValue] = {ATTRIBUTES: self._placement.next_version(max(stored, there.version))}
             if system is not None:
-                new["system"] = body_of_system(await self._next_system(there, {"content": system}))
+                new["system"] = body_of_system(await self._next_system(there, system))
             return new if request is None else new | {MADE_BY: marks_with(there, request)}
 
         record, seen = await both_at_once(self._same_life(), self._log.load())
@@ -281,12 +281,12 @@ class Handle:
         self._record = record
         return info_of(record, seen.state, self._log.gaps)
 
-    async def _next_system(self, record: Record, changes: Mapping[str, Any]) -> Message:
-        """Return the system message of the record with these changes."""
+    async def _next_system(self, record: Record, change: Callable[[Message], Message]) -> Message:
+        """Return the system message of the record after a change."""
         system = system_of(record)
         if system is None:
             raise NotFound(SYSTEM, "message")
-        new = system.model_copy(update=dict(changes))
+        new = change(system)
         if new != system:
             await self._sessions.refuse_change(self._log.life)
         if large := large_texts(new):
