@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,52 +13,11 @@ import httpx
 import pytest
 
 from memory.facade.memory import Memory
+from tests.server.serving import Server, serving
+from tests.server.support import ENTRIES
 
 pytestmark = pytest.mark.backend("sqlite")
-ENTRIES = "/v1/memory/entries"
 BODY = {"scope": "user:ada", "content": "fact"}
-
-
-class Server:
-    """A running `memory serve --dev`, and its address."""
-
-    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
-        command = [sys.executable, "-m", "memory.cli", "--config", f"sqlite:///{folder}/memory.db"]
-        self.process = subprocess.Popen(
-            [*command, "serve", "--dev", "--port", "0", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), **environment},
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("serving http://127.0.0.1:"), line
-        self.url = line.removeprefix("serving ").strip()
-
-    def connect(self) -> socket.socket:
-        host, _, port = self.url.removeprefix("http://").partition(":")
-        return socket.create_connection((host, int(port)), timeout=30)
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(timeout=30)
-
-    def close(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-
-@contextmanager
-def serving(folder: Path, *options: str, **environment: str) -> Iterator[Server]:
-    server = Server(folder, *options, **environment)
-    try:
-        yield server
-    finally:
-        if server.process.poll() is None:
-            server.end(signal.SIGKILL)
-        server.close()
 
 
 def received(connection: socket.socket) -> bytes:
@@ -158,13 +113,11 @@ async def write_under_kills(folder: Path, writes: int, kills: int) -> tuple[list
             for _ in range(writes // (kills + 1)):
                 await done.acquire()
             await asyncio.to_thread(server.end, signal.SIGKILL)
-            server.close()
             server = await asyncio.to_thread(Server, folder)
             url[0] = server.url
         return await asyncio.gather(*writing), attempts
     finally:
         await asyncio.to_thread(server.end)
-        server.close()
         await http.aclose()
 
 
