@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from memory.facade.memory import Memory
-from tests.server.serving import Server, serving
+from tests.server.load import Load, connected
+from tests.server.serving import LOADED, Server, serving
 from tests.server.support import ENTRIES
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -131,6 +132,34 @@ async def test_no_write_is_lost_or_doubled_by_kills_under_load(
         stored: dict[str, Any] = {one.id: one.content async for one in memory.entries.iterate()}
     assert {stored[one] for one in ids} == {f"fact {number}" for number in range(writes)}
     assert len(stored) == writes
+
+
+@pytest.mark.nightly
+async def test_stalled_and_slow_clients_keep_nobody_from_an_answer(tmp_path: Path) -> None:
+    head = b"POST /v1/memory/entries HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    body = b'{"scope": "user:slow", "content": "slow"}'
+    with serving(tmp_path, MEMORY__SERVER__HEADER_TIME="1h", **LOADED) as server:
+        stalled, slow = [[server.connect() for _ in range(24)] for _ in range(2)]
+        for one in stalled:
+            one.sendall(head)
+        for one in slow:
+            one.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body))
+        async with connected() as http:
+            load = Load(http, [server.url], None, repeats=False)
+            running = asyncio.create_task(load.run())
+            for at in range(len(body)):
+                for one in slow:
+                    one.sendall(body[at : at + 1])
+                await asyncio.wait_for(load.reaches(10), 300)
+            load.end()
+            await asyncio.wait_for(running, 300)
+            await load.check(whole=True)
+        assert (load.breaks, load.refused) == (0, {})
+        for one in slow:
+            assert one.recv(65_536).startswith(b"HTTP/1.1 201 ")
+        for one in (*stalled, *slow):
+            one.close()
+        assert server.end() == 0
 
 
 @pytest.mark.nightly
