@@ -11,6 +11,8 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from operator import gt, lt
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,12 @@ class Mortal:
             return None
         return answer
 
+    async def reaches(self, changed: asyncio.Event, tenant: str, wanted: Callable[[int], bool]) -> None:
+        """Set an event once the tenant has a number of entries that is wanted."""
+        while not wanted((await self.contents(tenant)).total()):
+            pass
+        changed.set()
+
     async def contents(self, tenant: str = "default") -> Counter[str]:
         every = pages(self.http, self.server.url + ENTRIES, self.keys[tenant], "entries")
         return Counter([one["content"] async for one in every])
@@ -108,6 +116,12 @@ async def mortal(place: dict[str, Any], tmp_path: Path) -> AsyncIterator[Mortal]
 
 
 TENANTS = ("default", "gone")
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """End a task that the death of the server may have ended."""
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def fill(mortal: Mortal, tenant: str, number: int) -> None:
@@ -146,7 +160,7 @@ async def test_an_import_is_untouched_or_completed_by_a_repeat(mortal: Mortal) -
     texts = [f"imported {n}" for n in range(2000)]
     messages = [{"role": "user", "content": text, "id": text} for text in texts]
     lines = b"".join(json.dumps(one).encode() + b"\n" for one in messages)
-    where = {"params": {"scope": "user:ada", "name": "talk"}, "headers": LINES}
+    where: dict[str, Any] = {"params": {"scope": "user:ada", "name": "talk"}, "headers": LINES}
 
     sent = asyncio.Event()
 
@@ -164,7 +178,12 @@ async def test_an_import_is_untouched_or_completed_by_a_repeat(mortal: Mortal) -
     assert not await mortal.contents()
     seen = set()
     for _ in range(KILLS):
-        await mortal.kill_during(lambda: mortal.call("POST", "/v1/admin/import", content=lines, **where), 1.5)
+        begun, before = asyncio.Event(), (await mortal.contents()).total()
+        looking = asyncio.ensure_future(mortal.reaches(begun, "default", partial(lt, before)))
+        await mortal.kill_during(
+            lambda: mortal.call("POST", "/v1/admin/import", content=lines, **where), 0.2, after=begun
+        )
+        await end(looking)
         found = await mortal.contents()
         seen.add(found.total())
         assert max(found.values(), default=1) == 1
@@ -180,7 +199,12 @@ async def test_the_erasure_of_a_tenant_is_completed_by_a_repeat(mortal: Mortal) 
     left = set()
     for _ in range(KILLS):
         await fill(mortal, "gone", 500)
-        answer = await mortal.kill_during(lambda: mortal.call("DELETE", "/v1/admin/tenants/gone"), 0.5)
+        begun = asyncio.Event()
+        looking = asyncio.ensure_future(mortal.reaches(begun, "gone", partial(gt, 500)))
+        answer = await mortal.kill_during(
+            lambda: mortal.call("DELETE", "/v1/admin/tenants/gone"), 0.2, after=begun
+        )
+        await end(looking)
         found = await mortal.contents("gone")
         left.add(found.total())
         if answer is not None and answer.is_success:
@@ -215,7 +239,7 @@ async def test_a_file_is_whole_or_the_one_before(mortal: Mortal) -> None:
         def put(content: Any, headers: dict[str, str] = headers) -> Any:
             return mortal.call("PUT", FILES, params=where, content=content, headers=headers)
 
-        answer = await mortal.kill_during(lambda put=put, body=body: put(body()), 0.3, after=sent)
+        answer = await mortal.kill_during(partial(put, body()), 0.3, after=sent)
         (found,) = (await mortal.done("GET", FILES, params={"session_id": "talk"})).json()["artifacts"]
         data = (await mortal.done("GET", f"{FILES}/{found['id']}/raw")).content
         if number % 2 == 0:

@@ -42,8 +42,11 @@ DRAWN = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],
 )
-SEEDED: Any = hypothesis.seed(FIRST_SEED) if NIGHTLY else lambda test: test
-"""SIMULATION_FIRST draws those of an earlier night again."""
+
+
+def seeded(test: Any) -> Any:
+    """Draw as SIMULATION_FIRST says in `make nightly`."""
+    return hypothesis.seed(FIRST_SEED)(test) if NIGHTLY else test
 
 
 @schemathesis.serializer("application/jsonl")
@@ -102,7 +105,7 @@ def test_drawn_requests_are_answered_as_the_description_says(schema: Any) -> Non
     for operation in operations(schema):
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
 
-            @SEEDED
+            @seeded
             @DRAWN
             @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
             def check(case: Any) -> None:
@@ -124,7 +127,7 @@ def test_stories_along_the_links_are_answered_as_the_description_says(schema: An
     """What is created is there, and what is deleted is not."""
     machine = schema.exclude(path=ERASING).as_state_machine()
 
-    @SEEDED
+    @seeded
     class Story(machine):  # type: ignore[valid-type, misc]
         def get_call_kwargs(self, case: Any) -> dict[str, Any]:
             return {"headers": KEY, "timeout": PATIENCE}

@@ -13,7 +13,9 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memory.cli.main import main
+from memory.mcp.server import create_server
 from memory.server import mcp_mount
+from memory.server.app import create_app
 from memory.server.identity import start
 from tests.mcp.conformance.fixtures import add_fixtures
 
@@ -35,7 +37,6 @@ class WithKey:
 
 def prepare() -> None:
     """Let the command serve the fixtures beside its own tools."""
-    create_server, create_app = mcp_mount.create_server, start.create_app
 
     def create_server_with_fixtures(*given: Any, **named: Any) -> Any:
         server = create_server(*given, **named)
@@ -53,4 +54,4 @@ def prepare() -> None:
 
 if __name__ == "__main__":
     prepare()
-    raise SystemExit(main())
+    main()
