@@ -22,8 +22,8 @@ from starlette.types import Message
 
 from memory import Forbidden, Memory, Scope
 from tests.server.callers import BASE, KeyServer, key_server
+from tests.server.serving import serving
 from tests.server.support import client_of
-from tests.server.test_running import serving
 
 MODES = ["2026-07-28", "legacy"]
 ACCEPT = {"Accept": "application/json, text/event-stream"}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,54 +14,12 @@ import httpx
 import pytest
 
 from memory.facade.memory import Memory
+from tests.server.load import Load, connected
+from tests.server.serving import LOADED, Server, command_of, environment_of, serving
+from tests.server.support import ENTRIES
 
 pytestmark = pytest.mark.backend("sqlite")
-ENTRIES = "/v1/memory/entries"
 BODY = {"scope": "user:ada", "content": "fact"}
-
-
-class Server:
-    """A running `memory serve --dev`, and its address."""
-
-    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
-        self._log = (folder / "stderr").open("wb")
-        command = [sys.executable, "-m", "memory.cli", "--config", f"sqlite:///{folder}/memory.db"]
-        self.process = subprocess.Popen(
-            [*command, "serve", "--dev", "--port", "0", *options],
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), **environment},
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("serving http://127.0.0.1:"), line
-        self.url = line.removeprefix("serving ").strip()
-
-    def connect(self) -> socket.socket:
-        host, _, port = self.url.removeprefix("http://").partition(":")
-        return socket.create_connection((host, int(port)), timeout=30)
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(timeout=30)
-
-    def close(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self._log.close()
-
-
-@contextmanager
-def serving(folder: Path, *options: str, **environment: str) -> Iterator[Server]:
-    server = Server(folder, *options, **environment)
-    try:
-        yield server
-    finally:
-        if server.process.poll() is None:
-            server.end(signal.SIGKILL)
-        server.close()
 
 
 def received(connection: socket.socket) -> bytes:
@@ -105,23 +60,18 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
         assert received(odd).startswith(b"HTTP/1.1 400 ")
         odd.close()
         assert server.end() == 0
-    log = (tmp_path / "stderr").read_text()
+    log = server.log.read_text()
     assert f" POST {ENTRIES} 201 " in log
     assert f" HEAD {ENTRIES} 200 " in log
     assert "limit" not in log
 
 
 def test_models_without_an_advisor_are_refused_at_the_start(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "memory.cli", "--config", f"sqlite:///{tmp_path}/memory.db"]
     refused = subprocess.run(
-        [*command, "serve", "--dev", "--port", "0"],
+        [*command_of(tmp_path), "serve", "--dev", "--port", "0"],
         capture_output=True,
         text=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
-            "MEMORY__SERVER__MODELS": '["m"]',
-        },
+        env={**environment_of(), "MEMORY__SERVER__MODELS": '["m"]'},
     )
     assert refused.returncode != 0
     assert "server.models" in refused.stderr
@@ -184,13 +134,11 @@ async def write_under_kills(folder: Path, writes: int, kills: int) -> tuple[list
             for _ in range(writes // (kills + 1)):
                 await done.acquire()
             await asyncio.to_thread(server.end, signal.SIGKILL)
-            server.close()
             server = await asyncio.to_thread(Server, folder)
             url[0] = server.url
         return await asyncio.gather(*writing), attempts
     finally:
         await asyncio.to_thread(server.end)
-        server.close()
         await http.aclose()
 
 
@@ -204,6 +152,34 @@ async def test_no_write_is_lost_or_doubled_by_kills_under_load(
         stored: dict[str, Any] = {one.id: one.content async for one in memory.entries.iterate()}
     assert {stored[one] for one in ids} == {f"fact {number}" for number in range(writes)}
     assert len(stored) == writes
+
+
+@pytest.mark.nightly
+async def test_stalled_and_slow_clients_keep_nobody_from_an_answer(tmp_path: Path) -> None:
+    head = b"POST /v1/memory/entries HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    body = b'{"scope": "user:slow", "content": "slow"}'
+    with serving(tmp_path, MEMORY__SERVER__HEADER_TIME="1h", **LOADED) as server:
+        stalled, slow = [[server.connect() for _ in range(24)] for _ in range(2)]
+        for one in stalled:
+            one.sendall(head)
+        for one in slow:
+            one.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body))
+        async with connected() as http:
+            load = Load(http, [server.url], None, repeats=False)
+            running = asyncio.create_task(load.run())
+            for at in range(len(body)):
+                for one in slow:
+                    one.sendall(body[at : at + 1])
+                await asyncio.wait_for(load.reaches(10), 300)
+            load.end()
+            await asyncio.wait_for(running, 300)
+            await load.check(whole=True)
+        assert (load.breaks, load.refused) == (0, {})
+        for one in slow:
+            assert one.recv(65_536).startswith(b"HTTP/1.1 201 ")
+        for one in (*stalled, *slow):
+            one.close()
+        assert server.end() == 0
 
 
 @pytest.mark.nightly

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -21,13 +22,16 @@ from memory.facade.memory import Memory
 from memory.server.app import create_app
 from memory.server.callers import Caller, DevAuthenticator, Unauthenticated
 from tests.server.support import ENTRIES, client_of
-from tests.support.depth import NIGHTLY
+from tests.support.backends import marks_of
+from tests.support.depth import FIRST_SEED, NIGHTLY
+from tests.support.placings import STORIES, forget
 
-pytestmark = pytest.mark.backend("in_memory")
 KEY = {"Authorization": "Bearer right"}
-EXAMPLES, STORIES = (100, 50) if NIGHTLY else (1, 2)
+EXAMPLES, WALKS = (100, 50) if NIGHTLY else (1, 2)
 ERASING = "/v1/admin/tenants/{tenant}"
 """It would erase what the stories are about."""
+PATIENCE = 300
+"""Seconds. A vacuum of Edge waits for the disk."""
 EXCLUDED = [positive_data_acceptance]
 """A schema cannot say which scopes, files and ends of relations exist."""
 DRAWN = settings(
@@ -38,6 +42,11 @@ DRAWN = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],
 )
+
+
+def seeded(test: Any) -> Any:
+    """Draw as SIMULATION_FIRST says in `make nightly`."""
+    return hypothesis.seed(FIRST_SEED)(test) if NIGHTLY else test
 
 
 @schemathesis.serializer("application/jsonl")
@@ -58,12 +67,26 @@ class OneKey:
         return await self._dev.authenticate(headers)
 
 
-@pytest.fixture(scope="module")
-def app() -> Iterator[FastAPI]:
-    memory = Memory("memory://", loop="own")
+def in_memory(folder: Path) -> Any:
+    return "memory://"
+
+
+PLACES = [
+    pytest.param(in_memory, id="in-memory", marks=pytest.mark.backend("in_memory")),
+    pytest.param(
+        STORIES[0].config, id=STORIES[0].name, marks=[*marks_of(*STORIES[0].backends), pytest.mark.nightly]
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
+    folder = tmp_path_factory.mktemp("schema")
+    memory = Memory(request.param(folder), loop="own")
     asyncio.run(memory.open())
     yield create_app(memory, ServerSettings(rate=1e6, burst=10**6), OneKey(memory))
     asyncio.run(memory.close())
+    forget(folder)
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +100,18 @@ def operations(schema: Any) -> list[Any]:
 
 def test_drawn_requests_are_answered_as_the_description_says(schema: Any) -> None:
     """Valid and invalid requests, wrong keys, wrong methods: all checks of schemathesis."""
+    print(f"seed {FIRST_SEED}")
     seen, failures = 0, list[str]()
     for operation in operations(schema):
         for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
 
+            @seeded
             @DRAWN
             @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
             def check(case: Any) -> None:
                 nonlocal seen
                 seen += 1
-                case.call_and_validate(headers=KEY, excluded_checks=EXCLUDED)
+                case.call_and_validate(headers=KEY, excluded_checks=EXCLUDED, timeout=PATIENCE)
 
             try:
                 check()
@@ -102,16 +127,17 @@ def test_stories_along_the_links_are_answered_as_the_description_says(schema: An
     """What is created is there, and what is deleted is not."""
     machine = schema.exclude(path=ERASING).as_state_machine()
 
+    @seeded
     class Story(machine):  # type: ignore[valid-type, misc]
         def get_call_kwargs(self, case: Any) -> dict[str, Any]:
-            return {"headers": KEY}
+            return {"headers": KEY, "timeout": PATIENCE}
 
         def validate_response(self, response: Any, case: Any, **kwargs: Any) -> None:
             case.validate_response(response, excluded_checks=EXCLUDED)
 
     run_state_machine_as_test(
         Story,
-        settings=settings(DRAWN, max_examples=STORIES, stateful_step_count=8),
+        settings=settings(DRAWN, max_examples=WALKS, stateful_step_count=8),
     )
 
 

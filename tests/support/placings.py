@@ -99,6 +99,17 @@ def forget(folder: Path) -> None:
         shutil.rmtree(link.resolve(), ignore_errors=True)
 
 
+def two_of(placing: Placing, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two places of one topology that share nothing but the servers."""
+    places = [folder / "one", folder / "two"]
+    for place in places:
+        place.mkdir()
+    first, second = [placing.config(place) for place in places]
+    own = f"t{uuid.uuid4().hex[:12]}"  # a schema, or a database
+    urls = {tier: url.replace("topology", own) for tier, url in second["tiers"].items()}
+    return first, {**second, "tiers": urls}
+
+
 def _tiers(short: str, mid: str, long: str) -> dict[str, Any]:
     return {"tiers": {"short": short, "mid": mid, "long": long}}
 
@@ -197,3 +208,10 @@ BESIDE_EDGE = (
 """A database for sessions and all else, Edge for what is found by meaning; the
 benchmark searches on these too.
 """
+
+OF_SERVERS = Placing(
+    "redis-postgres",
+    ("redis", "postgresql"),
+    lambda folder: _tiers(_redis(), *[_postgres()] * 2),
+)
+"""Several processes serve this one: it has no folder that one of them would own."""

@@ -1,7 +1,8 @@
 """`python -m tests.mcp.conformance`: run the suite for both versions of the protocol.
 
 It installs the suite from the lock file beside this module into `.conformance/`, with
-npm, and serves the fixtures over HTTP on loopback.
+npm, and serves the fixtures over HTTP on loopback: from the SDK's own application,
+which keeps sessions and streams, and from `memory serve`, which needs a key.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from memory import Memory
 from memory.mcp.server import create_server
 from memory.mcp.settings import McpSettings
 from tests.mcp.conformance.fixtures import add_fixtures
+from tests.mcp.conformance.served import KEY
+from tests.server.serving import LOADED, create_key, serving
 
 HERE = Path(__file__).resolve().parent
 INSTALLED = HERE.parents[2] / ".conformance"
@@ -54,11 +57,17 @@ class Run:
     output: str
 
 
-def read_notes() -> Notes:
+def read_notes(server: str, version: str) -> Notes:
+    """Return the notes that are about a server and a version."""
     told = tomllib.loads((HERE / "expected.toml").read_text())
     return Notes(
         *(
-            {scenario: group["reason"] for group in told[kind] for scenario in group["scenarios"]}
+            {
+                scenario: group["reason"]
+                for group in told[kind]
+                if (group.get("server", server), group.get("version", version)) == (server, version)
+                for scenario in group["scenarios"]
+            }
             for kind in ("expected", "vacuous")
         )
     )
@@ -98,6 +107,23 @@ async def serve_fixtures() -> AsyncIterator[str]:
         await serving
 
 
+@asynccontextmanager
+async def serve_command() -> AsyncIterator[str]:
+    """Run `memory serve` with the fixtures and a key, and yield the URL of `/mcp`."""
+    with tempfile.TemporaryDirectory(prefix="mcp-conformance-") as name:
+        folder = Path(name)
+        key = await asyncio.to_thread(create_key, folder, None, "writer", "--scope", "user:ada")
+        given = {KEY: key, **LOADED}
+        with serving(folder, dev=False, module="tests.mcp.conformance.served", **given) as server:
+            yield f"{server.url}/mcp"
+
+
+SERVERS: Mapping[str, Callable[[], AbstractAsyncContextManager[str]]] = {
+    "sdk": serve_fixtures,
+    "memory serve": serve_command,
+}
+
+
 async def run_suite(command: list[str], url: str, version: str, notes: Notes) -> Run:
     with tempfile.TemporaryDirectory(prefix="mcp-conformance-") as folder:
         listing = Path(folder) / "list"
@@ -132,28 +158,33 @@ async def _run(*command: str) -> tuple[int | None, str]:
     return process.returncode, output
 
 
-async def run_both() -> list[Run]:
-    command, notes = await asyncio.to_thread(install), read_notes()
-    async with serve_fixtures() as url:
-        return [await run_suite(command, url, version, notes) for version in VERSIONS]
+async def run_both(server: str) -> list[Run]:
+    """Run the suite against one of the servers, for both versions."""
+    command = await asyncio.to_thread(install)
+    async with SERVERS[server]() as url:
+        return [await run_suite(command, url, version, read_notes(server, version)) for version in VERSIONS]
 
 
 def main() -> int:
-    notes = read_notes()
-    runs = asyncio.run(run_both())
-    for run in runs:
-        print(
-            f"{run.version}: {len(run.passed)} passed, {len(run.failed)} failed, {len(run.vacuous)} not counted"
-        )
-        print(f"  passed: {', '.join(run.passed)}")
-        for one in run.failed:
-            reasons = {why for name, why in notes.expected.items() if name.partition(":")[0] == one}
-            print(f"  failed: {one}: {'; '.join(reasons) or 'UNEXPECTED'}")
-        for one in run.vacuous:
-            print(f"  not counted: {one}: {notes.vacuous[one]}")
-        if not run.is_as_expected:
-            print(run.output)
-    return 0 if all(run.is_as_expected for run in runs) else 1
+    all_runs = []
+    for server in SERVERS:
+        runs = asyncio.run(run_both(server))
+        all_runs += runs
+        for run in runs:
+            notes = read_notes(server, run.version)
+            print(
+                f"{server}, {run.version}: {len(run.passed)} passed, {len(run.failed)} failed,"
+                f" {len(run.vacuous)} not counted"
+            )
+            print(f"  passed: {', '.join(run.passed)}")
+            for one in run.failed:
+                reasons = {why for name, why in notes.expected.items() if name.partition(":")[0] == one}
+                print(f"  failed: {one}: {'; '.join(reasons) or 'UNEXPECTED'}")
+            for one in run.vacuous:
+                print(f"  not counted: {one}: {notes.vacuous[one]}")
+            if not run.is_as_expected:
+                print(run.output)
+    return 0 if all(run.is_as_expected for run in all_runs) else 1
 
 
 if __name__ == "__main__":
