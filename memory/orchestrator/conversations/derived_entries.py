@@ -31,7 +31,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.entry_records import record_of
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime, write_steps
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.places import Places
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.sources import MessageSource, scope_reference, sources_of, with_sources
@@ -141,8 +141,7 @@ class DerivedEntries:
             store = self._placement.topology.home(record.tier)
             born = replace(record, owed=(*write_steps(self._placement, ENTRIES, record, store), *record.owed))
             outcome = await self._placement.write_one("onward.home", store, Put(ENTRIES, born, Absent()))
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             if outcome.applied:
                 made.append(OutboxRecord(ENTRIES, store, replace(born, generation=outcome.generation)))
         return made

@@ -42,7 +42,7 @@ from memory.orchestrator.storage.collections import (
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
@@ -329,8 +329,7 @@ class Redaction:
             owed=(owed,),
         )
         begun = await self._placement.write_one("user.begin", store, Put(OPERATIONS, operation, Newer()))
-        if (error := rejection_error(store, begun)) is not None:
-            raise error
+        raise_if_rejected(store, begun)
         erased = await self._carry_out(tenant, user)
         await self._end(operation)
         return erased

@@ -37,10 +37,9 @@ from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.split import SCRATCHPAD
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import (
     MAX_LIMIT,
@@ -340,8 +339,7 @@ class Scratchpads:
                     return replace(
                         row, version=outcome.version or row.version
                     )  # it may be stored over the tombstone of an erasure
-                if (error := rejection_error(archive, outcome)) is not None:
-                    raise error
+                raise_if_rejected(archive, outcome)
                 if outcome.status is Status.REJECTED:
                     await self._generations.lives_on(
                         row, archive
@@ -426,8 +424,9 @@ class Scratchpads:
             _part_key(row.partition, str(row.fields["nonce"]), number)
             for number in range(_number(row, "parts"))
         ]
-        with step("scratchpad.read"):
-            parts = await self._placement.topology.archive.get(SCRATCHPADS, keys)
+        parts = await self._placement.read(
+            "scratchpad.read", self._placement.topology.archive, SCRATCHPADS, keys
+        )
         said = b"".join(
             data
             for part in parts
@@ -454,8 +453,7 @@ class Scratchpads:
             outcome = await self._placement.write_one(
                 "scratchpad.part", archive, Put(SCRATCHPADS, part, Absent())
             )
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
             laid.append(part)
         return laid
 
@@ -477,8 +475,7 @@ class Scratchpads:
                     SCRATCHPADS, replace(part, version=gone.version + 1), AtVersion(gone.version)
                 )  # with the pending step, since the row may be deleted yet
                 outcome = await self._placement.write_one("scratchpad.part", archive, put)
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
 
     async def _take_back(self, nonce: str, parts: list[Record]) -> None:
         """Delete parts that get no row.
@@ -494,8 +491,9 @@ class Scratchpads:
 
     async def _there(self, row: Record) -> Record | None:
         """Return this row if it is stored at its place, otherwise None."""
-        with step("scratchpad.read"):
-            (there,) = await self._placement.topology.archive.get(SCRATCHPADS, [row.key])
+        there = await self._placement.read_one(
+            "scratchpad.read", self._placement.topology.archive, SCRATCHPADS, row.key
+        )
         return (
             there if isinstance(there, Record) and there.fields.get("nonce") == row.fields["nonce"] else None
         )

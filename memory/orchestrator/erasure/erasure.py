@@ -61,7 +61,7 @@ from memory.orchestrator.storage.outbox import (
     passages_left,
     pending_versions,
 )
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected, rejection_error
 from memory.orchestrator.storage.requests import MADE_BY
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES
 from memory.orchestrator.storage.split import CONVERSATION
@@ -228,8 +228,7 @@ class Erasure:
                     OutboxRecord(collection, store, Tombstone(key, deletion.version, deletion.owed))
                 )
                 return True
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             await patience.wait()
 
     async def delete_at(
@@ -277,8 +276,7 @@ class Erasure:
         hold: LeaseCheck | None,
         unmake: Unmakes | None,
     ) -> dict[Key, Came]:
-        with step("delete.read"):
-            found = await store.get(collection, list(at))
+        found = await self._placement.read("delete.read", store, collection, list(at))
         came: dict[Key, Came] = dict.fromkeys(at, False)
         came |= {
             row.key: CorruptRecord(store.name, row.key.id, row.problem)
@@ -332,8 +330,7 @@ class Erasure:
             For each key, whether it was deleted, or its legal hold.
         """
         archive = self._placement.topology.archive
-        with step("delete.read"):
-            found = await archive.get(ENTRY_VERSIONS, list(at))
+        found = await self._placement.read("delete.read", archive, ENTRY_VERSIONS, list(at))
         there = [row for row in found if isinstance(row, Record) and row.version == at[row.key]]
         held = await self.holds.over(there)
         deletions = [
@@ -420,8 +417,7 @@ class Erasure:
             outcome = await self._placement.write_one("delete.unreadable", store, deletion)
             if outcome.applied:
                 return Tombstone(key, version, owed)
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             stands = outcome.version or stands
         raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
 
@@ -540,8 +536,7 @@ class Erasure:
         """Put an operation record. Returns the row that blocks it, or None."""
         archive = self._placement.topology.archive
         begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, when))
-        if (error := rejection_error(archive, begun)) is not None:
-            raise error
+        raise_if_rejected(archive, begun)
         return None if begun.applied else begun.stored
 
     def _operation(
@@ -714,8 +709,7 @@ class Erasure:
         marked: set[Key] = set()
         for source in self._placement.topology.homes:
             if keys and source is not store:
-                with step("erase.count"):
-                    rows = await source.get(collection, keys)
+                rows = await self._placement.read("erase.count", source, collection, keys)
                 marked |= {
                     row.key
                     for row in rows
@@ -726,8 +720,7 @@ class Erasure:
     async def _still_there(self, store: Store, collection: Collection, keys: Sequence[Key]) -> list[Key]:
         if not keys:
             return []
-        with step("erase.count"):
-            rows = await store.get(collection, keys)
+        rows = await self._placement.read("erase.count", store, collection, keys)
         return [row.key for row in rows if isinstance(row, Record)]
 
     async def _erase_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:

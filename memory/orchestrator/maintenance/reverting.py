@@ -30,7 +30,7 @@ from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.past_versions import kept_versions
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
@@ -147,8 +147,7 @@ class SourceReverter:
             owed=(owed,),
         )
         begun = await self._placement.write_one("take_back.begin", store, Put(OPERATIONS, operation, Newer()))
-        if (error := rejection_error(store, begun)) is not None:
-            raise error
+        raise_if_rejected(store, begun)
         done = await self._carry_out(tenant, wanted)
         await self._end(operation)
         return RevertReport(wanted.origins, False, done)

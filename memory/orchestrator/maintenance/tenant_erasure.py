@@ -24,7 +24,7 @@ from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, OPERATIO
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import is_older
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant, Under
 from memory.ports.record import JsonValue, Key, Partition, PendingStep, Record, Role
@@ -156,8 +156,7 @@ class TenantErasure:
             )
             if begun.applied:
                 return operation
-            if (error := rejection_error(archive, begun)) is not None:
-                raise error
+            raise_if_rejected(archive, begun)
             if isinstance(begun.stored, Record):
                 return begun.stored  # another call's, of a later moment
             version = self._placement.next_version(begun.version or 0)

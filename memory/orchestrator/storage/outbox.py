@@ -30,7 +30,7 @@ from memory.orchestrator.storage.collections import MODEL, SAID
 from memory.orchestrator.storage.entry_records import has_parts, parts_before, parts_in
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.kinds import Kind
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import refuse_away
 from memory.orchestrator.storage.versions import version_key
@@ -515,8 +515,7 @@ class Outbox:
         Raises:
             StoreError: The store refused the write.
         """
-        if (error := rejection_error(store, outcome)) is not None:
-            raise error
+        raise_if_rejected(store, outcome)
         if (
             outcome.status is Status.REJECTED
         ):  # the scope was erased there: with the owner, or before the owner was born
@@ -616,8 +615,7 @@ class Outbox:
         Versions whose row does not name its predecessor are left out.
         """
         walked |= found.keys()
-        with step("hanging.walk"):
-            rows = await archive.get(collection, list(found)) if found else []
+        rows = await self._placement.read("hanging.walk", archive, collection, list(found)) if found else []
         deletes: list[Delete] = []
         before: list[int] = []
         for (key, version), row in zip(found.items(), rows, strict=True):

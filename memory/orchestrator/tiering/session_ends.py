@@ -24,9 +24,8 @@ from memory.orchestrator.storage.collections import LEASES, MESSAGES, OPERATIONS
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.lease import lease_key
 from memory.orchestrator.storage.outbox import Came, Item, Outbox
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
 from memory.ports.query import And, Eq, Gt, Query, within
 from memory.ports.record import Corrupt, Key, Partition, PendingStep, Record, Standing
@@ -111,8 +110,7 @@ class SessionClosing:
             noted = await self._placement.write_one("end.note", archive, Put(OPERATIONS, operation, when))
             if noted.applied:
                 return
-            if (error := rejection_error(archive, noted)) is not None:
-                raise error
+            raise_if_rejected(archive, noted)
             there = noted.stored
             if isinstance(there, Record) and any(
                 other.data["until"] >= owed.data["until"] for other in there.owed
@@ -139,8 +137,7 @@ class SessionClosing:
         """
         try:
             for store in self._placement.topology.homes:
-                with step("end.answers"):
-                    await store.get(LEASES, [lease_key()])
+                await self._placement.read("end.answers", store, LEASES, [lease_key()])
         except StoreError as error:
             return [error] * len(items)
         came: list[Came] = []

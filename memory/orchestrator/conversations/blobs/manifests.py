@@ -47,7 +47,7 @@ from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_corrupt, raise_if_rejected
 from memory.orchestrator.storage.requests import (
     CREATED_OVER,
     RequestMark,
@@ -57,7 +57,6 @@ from memory.orchestrator.storage.requests import (
 )
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.split import CONVERSATION
-from memory.orchestrator.storage.steps import step
 from memory.ports.query import Eq, In, Order, Query, Tenant, within
 from memory.ports.record import (
     Corrupt,
@@ -318,8 +317,7 @@ class Manifests:
 
         The upload's life is updated then. Raises `NotFound` if the session has ended.
         """
-        if (error := rejection_error(self._store, outcome)) is not None:
-            raise error
+        raise_if_rejected(self._store, outcome)
         if outcome.status is not Status.REJECTED:
             return False
         life = life_of(await self._sessions.record(upload.life.tenant, upload.life.session_id))
@@ -652,10 +650,8 @@ class Manifests:
         """Return up to `PORTION` chunks from this number on; none after the last."""
         tenant, scope, upload = manifest.key.tenant, manifest.scope, str(manifest.fields["upload"])
         numbers = range(start, min(start + PORTION, int(manifest.body["chunks"])))
-        with step("artifacts.read"):
-            rows = await self._store.get(
-                ARTIFACTS, [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers]
-            )
+        keys = [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers]
+        rows = await self._placement.read("artifacts.read", self._store, ARTIFACTS, keys)
         portion = [
             data
             for row in rows
@@ -675,14 +671,11 @@ class Manifests:
         return CorruptRecord(self._store.name, artifact_id, "some of its bytes are missing or damaged")
 
     async def _fetch_stored(self, key: Key) -> Stored | None:
-        with step("artifacts.read"):
-            (there,) = await self._store.get(MANIFESTS, [key])
-        return there
+        return await self._placement.read_one("artifacts.read", self._store, MANIFESTS, key)
 
     async def _fetch_readable(self, key: Key) -> Stored | None:
         there = await self._fetch_stored(key)
-        if isinstance(there, Corrupt):
-            raise CorruptRecord(self._store.name, key.id, there.problem)
+        raise_if_corrupt(self._store, there)
         return there
 
     # -- deleting ----------------------------------------------------------------------
@@ -707,8 +700,7 @@ class Manifests:
                     OutboxRecord(MANIFESTS, self._store, Tombstone(manifest.key, gone.version, gone.owed))
                 )
                 return True
-            if (error := rejection_error(self._store, outcome)) is not None:
-                raise error
+            raise_if_rejected(self._store, outcome)
             await patience.wait()
 
     def _deletion(self, manifest: Record) -> Delete:

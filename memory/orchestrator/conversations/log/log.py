@@ -53,10 +53,9 @@ from memory.orchestrator.conversations.log.seen import (
 from memory.orchestrator.conversations.log.window_copies import CopyExtent, WindowCopies
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.requests import RequestMark
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import And, Condition, Eq, Ge, In, Le, Order, Query, within
@@ -333,14 +332,14 @@ class Log:
         )
         found: list[Stored | None] = []
         for start in range(0, len(keys), most):
-            with step("log.read"):
-                found += await self.store.get(MESSAGES, keys[start : start + most])
+            found += await self._placement.read("log.read", self.store, MESSAGES, keys[start : start + most])
         return found
 
     async def of(self, keys: Sequence[Key]) -> list[Event]:
         """Return the readable events of these records."""
-        with step("log.read"):
-            return self.events_of(await self.store.get(MESSAGES, keys)) if keys else []
+        return (
+            self.events_of(await self._placement.read("log.read", self.store, MESSAGES, keys)) if keys else []
+        )
 
     async def window(self, newest: int | None = None) -> tuple[State, dict[int, Event]]:
         """Return the log's current state, and the messages of its window by place.
@@ -469,8 +468,9 @@ class Log:
                 return event
             seen.keep(event)  # erased since, perhaps by a process that crashed: its id is free
         if is_id(message_id):
-            with step("log.read"):
-                (row,) = await self.store.get(MESSAGES, [Key(self.life.tenant, message_id)])
+            row = await self._placement.read_one(
+                "log.read", self.store, MESSAGES, Key(self.life.tenant, message_id)
+            )
             if (event := self._event(row)) is not None and is_spoken(event):
                 return event if redacted or not event.is_redacted else None
         if as_seen and seen.since <= FIRST_PLACE:
@@ -871,8 +871,7 @@ class Log:
         Raises if nothing can be put there at all.
         """
         for outcome, event in zip(outcomes, events, strict=True):
-            if (error := rejection_error(self.store, outcome)) is not None:
-                raise error
+            raise_if_rejected(self.store, outcome)
             if outcome.status is Status.REJECTED:
                 await self.renew()
                 break
@@ -967,8 +966,7 @@ class Log:
         self._being_said.pop(event.given_id or "", None)
         put = Put(MESSAGES, self.record_of(new), AtVersion(event.version), erases=erases)
         outcome = await self._placement.write_one("log.change", self.store, put)
-        if (error := rejection_error(self.store, outcome)) is not None:
-            raise error
+        raise_if_rejected(self.store, outcome)
         if outcome.status is Status.REJECTED:
             await self.renew()
         if not outcome.applied:
