@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from memory.domain import ids
 from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
@@ -37,17 +36,16 @@ from memory.orchestrator.storage.collections import (
     OPERATIONS,
     SAID_BY,
     SESSIONS,
-    SYSTEM_TENANT,
 )
-from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.operations import end_operation, new_operation
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Partition, PendingStep, Record
-from memory.ports.writes import AtVersion, Delete, Newer, Put
+from memory.ports.writes import Newer, Put
 
 logger = logging.getLogger(__name__)
 
@@ -314,40 +312,19 @@ class Redaction:
             LegalHoldActive: the user is under legal hold.
         """
         await self._erasure.holds.refuse_user(tenant, user)
-        store, now = self._placement.topology.archive, self._placement.now()
-        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, USER_ERASURE, tenant, user))
-        owed = PendingStep(ERASE_USER, ERASE_USER, {"tenant": tenant, "user": user})
-        fields = {"kind": USER_ERASURE}
-        operation = Record(
-            key,
-            OPERATIONS_SCOPE,
-            self._placement.next_version(),
-            now,
-            now,
-            fields=fields,
-            tier="mid",
-            owed=(owed,),
-        )
+        store, data = self._placement.topology.archive, {"tenant": tenant, "user": user}
+        operation = new_operation(self._placement, ERASE_USER, (tenant, user), data, USER_ERASURE)
         begun = await self._placement.write_one("user.begin", store, Put(OPERATIONS, operation, Newer()))
         raise_if_rejected(store, begun)
         erased = await self._carry_out(tenant, user)
-        await self._end(operation)
+        await end_operation("user.end", self._placement, operation, ERASE_USER)
         return erased
 
     async def _erase_user_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         if isinstance(pending.owner, Record):
             await self._carry_out(owed.data["tenant"], owed.data["user"])
-            await self._end(pending.owner)
+            await end_operation("user.end", self._placement, pending.owner, ERASE_USER)
         return True
-
-    async def _end(self, operation: Record) -> None:
-        """Delete the record of a finished operation, because it names the user."""
-        version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
-        at = AtVersion(operation.version)
-        gone = Delete(
-            OPERATIONS, operation.key, version, at, discard_at=until, settles=frozenset({ERASE_USER})
-        )
-        await self._placement.write_one("user.end", self._placement.topology.archive, gone)
 
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
         sessions, messages, held = 0, 0, dict[str, None]()
