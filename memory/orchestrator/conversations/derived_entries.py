@@ -38,6 +38,7 @@ from memory.orchestrator.storage.sources import MessageSource, scope_reference, 
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import Eq, Or
 from memory.ports.record import Key, PendingStep, Record
+from memory.ports.store import Store
 from memory.ports.writes import Absent, Put
 
 CONFIRM = "confirm"
@@ -79,7 +80,7 @@ class DerivedEntries:
         self._quotas = quotas
         self._founded: set[Key] = set()
         """Entries whose messages were just confirmed to exist."""
-        outbox.register(CONFIRM, self._confirm, StepLifetime.DELETED)
+        outbox.register_for_records(CONFIRM, self._confirm, StepLifetime.DELETED)
         outbox.register(DELETE_DERIVED, self._delete_derived)
 
     async def store(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[str]:
@@ -176,10 +177,9 @@ class DerivedEntries:
             owed=(PendingStep(CONFIRM, CONFIRM),),
         )
 
-    async def _confirm(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _confirm(self, entry: Record, store: Store, owed: PendingStep) -> bool:
         """Delete an entry whose session or message was erased while it was made."""
-        entry = pending.owner
-        if isinstance(entry, Record) and not (await self._id_reuse(entry) and await self._is_founded(entry)):
+        if not (await self._id_reuse(entry) and await self._is_founded(entry)):
             await self._erasure.delete(ENTRIES, entry.key, held="left")
         return True
 

@@ -45,6 +45,7 @@ from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Partition, PendingStep, Record
+from memory.ports.store import Store
 from memory.ports.writes import Newer, Put
 
 logger = logging.getLogger(__name__)
@@ -103,8 +104,8 @@ class Redaction:
         self._runs = runs
         self._outbox = outbox
         self._erasure = erasure
-        outbox.register(REDACT, self._redact_noted)
-        outbox.register(ERASE_USER, self._erase_user_noted)
+        outbox.register_for_records(REDACT, self._redact_noted)
+        outbox.register_for_records(ERASE_USER, self._erase_user_noted)
         outbox.register(CONFIRM_FORK, self._confirm_fork_noted)
 
     # -- one message -------------------------------------------------------------------
@@ -164,14 +165,11 @@ class Redaction:
                 " the rest",
             )
 
-    async def _redact_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        owner = pending.owner
-        if not isinstance(owner, Record):
-            return True
-        try:
-            record = await self._sessions.record(owner.key.tenant, str(owner.fields["conversation_id"]))
+    async def _redact_noted(self, message: Record, store: Store, owed: PendingStep) -> bool:
+        with suppress(NotFound):  # deleted meanwhile
+            record = await self._sessions.record(message.key.tenant, str(message.fields["conversation_id"]))
             log = self._sessions.log(record)
-            for event in log.events_of([owner]):  # none of a session that was created again
+            for event in log.events_of([message]):  # none of a session that was created again
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
                     await self._erase_place(log, summary.place)
@@ -181,8 +179,6 @@ class Redaction:
                 await self._sessions.tell(
                     record, (await log.load()).state, record.created_at, fence=True
                 )  # the preview may have shown the message
-        except NotFound:
-            return True  # deleted meanwhile
         return True
 
     async def _leave_window(self, log: Log, place: int) -> None:
@@ -320,10 +316,9 @@ class Redaction:
         await end_operation("user.end", self._placement, operation, ERASE_USER)
         return erased
 
-    async def _erase_user_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        if isinstance(pending.owner, Record):
-            await self._carry_out(owed.data["tenant"], owed.data["user"])
-            await end_operation("user.end", self._placement, pending.owner, ERASE_USER)
+    async def _erase_user_noted(self, operation: Record, store: Store, owed: PendingStep) -> bool:
+        await self._carry_out(owed.data["tenant"], owed.data["user"])
+        await end_operation("user.end", self._placement, operation, ERASE_USER)
         return True
 
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:

@@ -48,6 +48,7 @@ from memory.orchestrator.storage.session_keys import scope_of, session_key
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import Condition, Eq, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Partition, PendingStep, Record, Tombstone
+from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put
 
 log = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ class SessionRecords:
         self._told: dict[Key, tuple[Record, datetime]] = {}
         """Records as last read or written here, and when."""
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
-        outbox.register(FOLLOW, self._follow_noted)
+        outbox.register_for_records(FOLLOW, self._follow_noted)
         self.uploads = Uploads(placement, outbox, reservations)
 
     async def refuse_change(self, life: SessionIncarnation) -> None:
@@ -521,15 +522,11 @@ class SessionRecords:
         """Carry out the pending steps of an event."""
         await self._outbox.finish(OutboxRecord(MESSAGES, self._placement.topology.archive, event))
 
-    async def _follow_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _follow_noted(self, event: Record, store: Store, owed: PendingStep) -> bool:
         """Update the session's record after a crash."""
-        if not isinstance(pending.owner, Record):
-            return True
-        try:
-            record = await self.record(pending.owner.key.tenant, str(pending.owner.fields["conversation_id"]))
-            await self.follow(record, (await self.log(record).load()).state, pending.owner.created_at)
-        except NotFound:
-            return True  # deleted meanwhile
+        with suppress(NotFound):  # deleted meanwhile
+            record = await self.record(event.key.tenant, str(event.fields["conversation_id"]))
+            await self.follow(record, (await self.log(record).load()).state, event.created_at)
         return True
 
     async def delete(

@@ -138,7 +138,7 @@ class Scratchpads:
         self._outbox = outbox
         self._key_locks = key_locks
         outbox.register(CLEAR, self._drop_cleared)
-        outbox.register(PART, self._look_for_row)
+        outbox.register_for_records(PART, self._look_for_row)
         erasure.also.append(self._begin_anew)
 
     async def append(
@@ -559,11 +559,8 @@ class Scratchpads:
         row = await self._put(partition, self._placement.nonce(), clear_fields)
         await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
 
-    async def _look_for_row(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _look_for_row(self, part: Record, store: Store, owed: PendingStep) -> bool:
         """Delete a part if its row has not come within `mark_life`."""
-        part = pending.owner
-        if not isinstance(part, Record):
-            return True
         nonce = str(part.fields["nonce"])
         named = Query(
             SCRATCHPADS,
@@ -572,13 +569,12 @@ class Scratchpads:
             limit=1,
             select=frozenset(),
         )
-        if (await self._placement.page("scratchpad.find", pending.store, named)).heads:
+        if (await self._placement.page("scratchpad.find", store, named)).heads:
             return True
         if self._placement.now() - part.created_at <= self._placement.settings.mark_life:
             return False
-        await self._delete(
-            pending.store, part, And((_parts_of(nonce), Le("version", part.version)))
-        )  # not if its row has come since: see `_stand`
+        # It stays if its row has come since: see `_stand`.
+        await self._delete(store, part, And((_parts_of(nonce), Le("version", part.version))))
         return True
 
     async def _delete(self, store: Store, row: Record, what: Condition) -> None:

@@ -152,7 +152,7 @@ class Erasure:
         See `Derivatives.held_derived`.
         """
         outbox.register(DELETE, self._delete_noted, StepLifetime.DONE)
-        outbox.register(ERASE_SCOPE, self._erase_noted)
+        outbox.register_for_records(ERASE_SCOPE, self._erase_noted)
 
     # -- one record --------------------------------------------------------------------
 
@@ -723,10 +723,9 @@ class Erasure:
         rows = await self._placement.read("erase.count", store, collection, keys)
         return [row.key for row in rows if isinstance(row, Record)]
 
-    async def _erase_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _erase_noted(self, operation: Record, store: Store, owed: PendingStep) -> bool:
         """Complete an erasure that a crash interrupted."""
-        if isinstance(pending.owner, Record):
-            await self._carry_out(pending.owner)
+        await self._carry_out(operation)
         return True  # the end of the operation removed the step
 
     async def _end(self, operation: Record) -> None:

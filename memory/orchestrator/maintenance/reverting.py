@@ -26,7 +26,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS
 from memory.orchestrator.storage.entry_records import RESTATED, TAKEN_BACK, apply_changes, without, writer_of
 from memory.orchestrator.storage.operations import end_operation, new_operation
-from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.past_versions import kept_versions
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
@@ -34,6 +34,7 @@ from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
 from memory.ports.record import Key, PendingStep, Record
+from memory.ports.store import Store
 from memory.ports.writes import Newer, Put
 
 TAKE_BACK = "take_back"
@@ -87,7 +88,7 @@ class SourceReverter:
         self._entries = entries
         self._erasure = erasure
         self._known = manifests.existing_ids
-        outbox.register(TAKE_BACK, self._take_back_noted)
+        outbox.register_for_records(TAKE_BACK, self._take_back_noted)
 
     async def plan(
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
@@ -130,14 +131,13 @@ class SourceReverter:
         await end_operation("take_back.end", self._placement, operation, TAKE_BACK)
         return RevertReport(wanted.origins, False, done)
 
-    async def _take_back_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        if isinstance(pending.owner, Record):
-            data = owed.data
-            wanted = RevertRequest(
-                tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"]
-            )
-            await self._carry_out(data["tenant"], wanted)
-            await end_operation("take_back.end", self._placement, pending.owner, TAKE_BACK)
+    async def _take_back_noted(self, operation: Record, store: Store, owed: PendingStep) -> bool:
+        data = owed.data
+        wanted = RevertRequest(
+            tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"]
+        )
+        await self._carry_out(data["tenant"], wanted)
+        await end_operation("take_back.end", self._placement, operation, TAKE_BACK)
         return True
 
     def _revert_request(

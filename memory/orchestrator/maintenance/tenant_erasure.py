@@ -22,7 +22,7 @@ from memory.orchestrator.conversations.sessions import SessionRecords, is_of_bef
 from memory.orchestrator.erasure.erasure import Erased, Erasure, Unmakes
 from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, OPERATIONS, SESSIONS
 from memory.orchestrator.storage.operations import end_operation, new_operation
-from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.past_versions import is_older
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.split import CONVERSATION
@@ -78,8 +78,8 @@ class TenantErasure:
         self._placement = placement
         self._erasure = erasure
         self._sessions = sessions
-        outbox.register(ERASE_TENANT, self._erase_noted)
-        outbox.register(ERASE_SUBTREE, self._erase_noted)
+        outbox.register_for_records(ERASE_TENANT, self._erase_noted)
+        outbox.register_for_records(ERASE_SUBTREE, self._erase_noted)
 
     async def erase(self, tenant: str) -> ErasedTenant:
         """Erase everything that a tenant has now; see `_erase_place`."""
@@ -149,11 +149,9 @@ class TenantErasure:
                 return begun.stored  # another call's, of a later moment
             version = self._placement.next_version(begun.version or 0)
 
-    async def _erase_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        if not isinstance(pending.owner, Record):
-            return True
+    async def _erase_noted(self, operation: Record, store: Store, owed: PendingStep) -> bool:
         done = _EraseProgress()
-        await self._carry_out(_place_in(owed), pending.owner, done)
+        await self._carry_out(_place_in(owed), operation, done)
         for error in done.problems:
             log.warning("an erasure of several scopes is not complete: %s", error)
             if not isinstance(error, LegalHoldActive):

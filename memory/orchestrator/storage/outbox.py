@@ -121,6 +121,7 @@ Came: TypeAlias = "bool | Exception"
 will show. An exception: the reason why it cannot be done.
 """
 Handler: TypeAlias = Callable[[OutboxRecord, PendingStep], Awaitable[bool]]
+RecordHandler: TypeAlias = Callable[[Record, Store, PendingStep], Awaitable[bool]]
 Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
 """Carries out a step of several owners in one call."""
 FindIdle: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Item]]]
@@ -159,6 +160,16 @@ class Outbox:
         self._until[name] = until
         if until is StepLifetime.DONE:
             self._generations.carried |= {name}
+
+    def register_for_records(
+        self, name: str, handler: RecordHandler, until: StepLifetime = StepLifetime.ERASED
+    ) -> None:
+        """Register a handler of steps that are done where their record is gone."""
+
+        async def handle(pending: OutboxRecord, owed: PendingStep) -> bool:
+            return not isinstance(pending.owner, Record) or await handler(pending.owner, pending.store, owed)
+
+        self.register(name, handle, until)
 
     def register_together(
         self,

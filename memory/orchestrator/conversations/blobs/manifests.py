@@ -148,7 +148,7 @@ class Manifests:
         outbox.register(CLEAR, self._clear_noted)
         outbox.register(DROP, self._drop_noted)
         outbox.register(DROP_CHUNKS, self._drop_chunks_noted)
-        outbox.register(LOOK, self._look_noted)
+        outbox.register_for_records(LOOK, self._look_noted)
         erasure.also.append(self._gone_with)
 
     @property
@@ -453,11 +453,8 @@ class Manifests:
         chunks = {"scope": scope, "upload": upload, "bytes": bytes_of(reservation)}
         await self._reservations.give_up(reservation, PendingStep(DROP_CHUNKS, DROP_CHUNKS, chunks))
 
-    async def _look_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _look_noted(self, reservation: Record, store: Store, owed: PendingStep) -> bool:
         """Finish the upload of a writer that died, or wait for a slow one."""
-        reservation = pending.owner
-        if not isinstance(reservation, Record):
-            return True
         key = Key(reservation.key.tenant, str(reservation.fields["manifest"]))
         manifest = await self._fetch_stored(key)
         if isinstance(manifest, Record) and manifest.fields.get("upload") == reservation.fields["upload"]:

@@ -88,9 +88,9 @@ class Uploads:
         self._placement = placement
         self._outbox = outbox
         self._reservations = reservations
-        outbox.register(UPLOAD, self._upload_noted)
+        outbox.register_for_records(UPLOAD, self._upload_noted)
         outbox.register(DROP, self._drop_noted)
-        outbox.register(LOOK_FOR_ROW, self._look_noted)
+        outbox.register_for_records(LOOK_FOR_ROW, self._look_noted)
 
     @property
     def _store(self) -> Store:
@@ -245,12 +245,9 @@ class Uploads:
         for look in reservation.owed:
             await self._reservations.give_up(reservation, PendingStep(DROP, DROP, look.data))
 
-    async def _look_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _look_noted(self, reservation: Record, store: Store, owed: PendingStep) -> bool:
         """Finish the upload of a writer that died, or wait for a slow one."""
-        reservation = pending.owner
-        if not isinstance(reservation, Record):
-            return True
-        if await self._is_named(pending.store, reservation):
+        if await self._is_named(store, reservation):
             await self._reservations.hold_parts(reservation.key.tenant, [str(reservation.fields["upload"])])
         elif self._placement.now() - reservation.updated_at > self._placement.settings.mark_life:
             await self._give_up(reservation)
@@ -258,29 +255,23 @@ class Uploads:
             return False
         return True
 
-    async def _upload_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _upload_noted(self, upload: Record, store: Store, owed: PendingStep) -> bool:
         """Finish an older upload."""
-        upload, until = pending.owner, self._placement.tombstone_until()
-        if not isinstance(upload, Record):
-            return True
-        over, at, settles = (
-            self._placement.next_version(upload.version),
-            AtVersion(upload.version),
-            frozenset({UPLOAD}),
-        )
-        if await self._is_named(pending.store, upload):
+        over, until = self._placement.next_version(upload.version), self._placement.tombstone_until()
+        at, settles = AtVersion(upload.version), frozenset({UPLOAD})
+        if await self._is_named(store, upload):
             held = Delete(
                 ARTIFACTS, upload.key, over, at, note={HELD: True}, discard_at=until, settles=settles
             )
-            await self._placement.write_one("artifacts.hold", pending.store, held)
+            await self._placement.write_one("artifacts.hold", store, held)
         elif self._placement.now() - upload.updated_at > self._placement.settings.mark_life:
             dropping = (PendingStep(DROP, DROP, owed.data),)
             gone = Delete(ARTIFACTS, upload.key, over, at, owed=dropping, settles=settles)
-            outcome = await self._placement.write_one("artifacts.give_up", pending.store, gone)
-            raise_if_rejected(pending.store, outcome)
+            outcome = await self._placement.write_one("artifacts.give_up", store, gone)
+            raise_if_rejected(store, outcome)
             if outcome.applied:
                 await self._outbox.finish(
-                    OutboxRecord(ARTIFACTS, pending.store, Tombstone(upload.key, over, dropping))
+                    OutboxRecord(ARTIFACTS, store, Tombstone(upload.key, over, dropping))
                 )
         else:
             return False
