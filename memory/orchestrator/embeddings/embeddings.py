@@ -344,11 +344,6 @@ class Embeddings:
             row.version,
         )
 
-    async def fingerprint_in(self, store: Store) -> Fingerprint | None:
-        """Return the embedder of a store's vectors until now; None if none is noted."""
-        noted = await self.read_note_in(store)
-        return None if noted is None else noted.model
-
     @property
     def _having_vectors(self) -> tuple[Store, ...]:
         """The stores that note the embedder of their vectors.
