@@ -484,7 +484,7 @@ run.
 """
 
 _READS = re.compile(
-    r"""(?:\bstep|\bread(?:_one|_by_key)?|\bpages?|\bpartitions|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\""""
+    r"""(?:\bstep|\bread(?:_one|_by_key)?|\bevents_where|\bpages?|\bpartitions|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\""""
 )
 _WRITES = re.compile(r"""(?:\bwrite|\bwrite_one|\bend_operation)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES_TOO = frozenset({"erase.delete", "cache.invalidate", "partition.forget", *DELIVERIES.values()})

@@ -43,7 +43,7 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
+from memory.ports.query import Condition, Eq, Gt, Has, Or, Query, Tenant
 from memory.ports.record import Key, Partition, PendingStep, Record
 from memory.ports.store import Store
 from memory.ports.writes import Newer, Put
@@ -195,20 +195,9 @@ class Redaction:
 
         There is more than one only if the message returned to the window in between.
         """
-        life = log.life
-        asked = And(
-            (
-                Eq("conversation_id", life.session_id),
-                Eq("event", EventType.COMPACTION.value),
-                Gt("place", place),
-            )
-        )
-        query = Query(
-            MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page
-        )
-        pages = self._placement.pages("redact.find", log.store, query)
-        events = [event async for page in pages for event in log.events_of(page.records)]
-        return [event for event in events if place in left_by(event.draft)]
+        after = Eq("event", EventType.COMPACTION.value), Gt("place", place)
+        events = log.events_where("redact.find", *after)
+        return [event async for event in events if place in left_by(event.draft)]
 
     # -- a fork ------------------------------------------------------------------------
 

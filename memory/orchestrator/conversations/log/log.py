@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
@@ -550,22 +550,17 @@ class Log:
         """
         if request is None or not request.repeats:
             return None
-        async for event in self._since(moment(request.since)):
+        async for event in self.events_where("log.made", Ge("created_at", moment(request.since))):
             if event.draft.nonce == request.text:
                 return event
         return None
 
-    async def _since(self, at: datetime) -> AsyncIterator[Event]:
-        """Yield the events that were stored from this moment on."""
-        asked = And((Eq("conversation_id", self.life.session_id), Ge("created_at", at)))
-        query = Query(
-            MESSAGES,
-            within(self.life.partition),
-            asked,
-            (Order("created_at"),),
-            self._placement.settings.page,
-        )
-        async for page in self._placement.pages("log.made", self.store, query):
+    async def events_where(self, name: str, *asked: Condition) -> AsyncIterator[Event]:
+        """Yield the events that match all conditions, oldest first, as a named step."""
+        matching = And((Eq("conversation_id", self.life.session_id), *asked))
+        oldest, most = (Order("created_at"),), self._placement.settings.page
+        query = Query(MESSAGES, within(self.life.partition), matching, oldest, most)
+        async for page in self._placement.pages(name, self.store, query):
             for event in self.events_of(page.records):
                 yield event
 
@@ -984,7 +979,7 @@ class Log:
         seen = self._seen or await self.load()
         if seen.edits.get(event.place, 0) >= event.version:
             return
-        async for other in self._since(event.updated_at):
+        async for other in self.events_where("log.made", Ge("created_at", event.updated_at)):
             data = other.draft.data
             if other.type is EventType.EDITED and (data["place"], data.get("version")) == (
                 event.place,
