@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_group
 from memory.cli.options import CursorOption
 from memory.cli.short_ids import id_of, numbers_of
 
@@ -35,12 +35,12 @@ InSession = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    artifact = typer.Typer(help="Store, read, list and delete the files of sessions.", no_args_is_help=True)
-    command(artifact, "put")(put)
-    command(artifact, "get")(get)
-    command(artifact, "list")(list_artifacts)
-    command(artifact, "delete")(delete)
-    app.add_typer(artifact, name="artifact")
+    add_group(
+        app,
+        "artifact",
+        "Store, read, list and delete the files of sessions.",
+        {"put": put, "get": get, "list": list_artifacts, "delete": delete},
+    )
 
 
 async def put(

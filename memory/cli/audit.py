@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_group
 from memory.cli.keys import server_memory
 from memory.cli.options import CursorOption, expiry
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    audit = typer.Typer(help="Show what callers of `memory serve` did.", no_args_is_help=True)
-    command(audit, "list")(list_records)
-    app.add_typer(audit, name="audit")
+    add_group(app, "audit", "Show what callers of `memory serve` did.", {"list": list_records})
 
 
 async def list_records(

@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "backup")(backup)
-    command(app, "restore")(restore)
+    add_commands(app, {"backup": backup, "restore": restore})
 
 
 async def backup(

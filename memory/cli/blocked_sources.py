@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_group
 from memory.cli.options import moment
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ SinceOption = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    sources = typer.Typer(help="Block sources of entries, or revert their writes.", no_args_is_help=True)
-    command(sources, "block")(block)
-    command(sources, "unblock")(unblock)
-    command(sources, "list")(list_blocked)
-    command(sources, "revert")(revert)
-    app.add_typer(sources, name="sources")
+    add_group(
+        app,
+        "sources",
+        "Block sources of entries, or revert their writes.",
+        {"block": block, "unblock": unblock, "list": list_blocked, "revert": revert},
+    )
 
 
 async def block(

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate
 
 import typer
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from memory.facade.config.settings import MemoryConfig
     from memory.facade.memory import Memory
-
-P = ParamSpec("P")
-Result = TypeVar("Result", bound="int | Awaitable[int | None] | None")
 
 _EVERYWHERE = "Options of every command"
 ConfigOption = Annotated[
@@ -113,6 +110,9 @@ class Cli:
             show(self.out)
 
 
+Command = Callable[Concatenate[Cli, ...], int | Awaitable[int | None] | None]
+
+
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 
@@ -138,27 +138,31 @@ def is_utf8(stream: object) -> bool:
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
-def command(
-    app: typer.Typer, name: str, **options: Any
-) -> Callable[[Callable[Concatenate[Cli, P], Result]], Callable[Concatenate[Cli, P], Result]]:
-    """Register a function of `Cli` and its own options as a command.
+def add_group(app: typer.Typer, name: str, text: str, commands: Mapping[str, Command]) -> None:
+    """Register a command that only has commands of its own, with its help text."""
+    group = typer.Typer(help=text, no_args_is_help=True)
+    add_commands(group, commands)
+    app.add_typer(group, name=name)
 
-    The return value of the function is the exit code; None counts as 0.
+
+def add_commands(app: typer.Typer, commands: Mapping[str, Command]) -> None:
+    """Register functions of `Cli` and their own options as commands, by name.
+
+    The return value of a function is the exit code; None counts as 0.
     """
+    for name, function in commands.items():
+        app.command(name)(_as_command(function))
 
-    def register(function: Callable[Concatenate[Cli, P], Result]) -> Callable[Concatenate[Cli, P], Result]:
-        def wrapper(ctx: typer.Context, **given: Any) -> None:
-            cli = _with_options_here(ctx.obj or Cli(), given)
-            code = run(cli, lambda: function(cli, **given))  # type: ignore[call-arg]
-            raise typer.Exit(code)
 
-        wrapper.__doc__ = _help_text(function)
-        wrapper.__name__ = function.__name__
-        _show_to_typer(wrapper, function)
-        app.command(name, **options)(wrapper)
-        return function
+def _as_command(function: Command) -> Callable[..., None]:
+    def wrapper(ctx: typer.Context, **given: Any) -> None:
+        cli = _with_options_here(ctx.obj or Cli(), given)
+        raise typer.Exit(run(cli, lambda: function(cli, **given)))
 
-    return register
+    wrapper.__doc__ = _help_text(function)
+    wrapper.__name__ = function.__name__
+    _show_to_typer(wrapper, function)
+    return wrapper
 
 
 def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int:

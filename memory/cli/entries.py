@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
 from memory.cli.keys import revoke_keys_of_tenant
 from memory.cli.options import (
     AsOfOption,
     CursorOption,
     DataOption,
+    EntryId,
+    EntryIds,
+    ExpiresOption,
     KnownAtOption,
+    LimitOption,
     MetadataOption,
+    OnlyTagsOption,
+    OnlyTypesOption,
     ScopeOption,
+    SinceOption,
     TagsOption,
     VectorOption,
     drop_none,
@@ -37,13 +44,18 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "write")(write)
-    command(app, "search")(search)
-    command(app, "list")(list_entries)
-    command(app, "browse")(browse)
-    command(app, "show")(show_entry)
-    command(app, "promote")(promote)
-    command(app, "forget")(forget)
+    add_commands(
+        app,
+        {
+            "write": write,
+            "search": search,
+            "list": list_entries,
+            "browse": browse,
+            "show": show_entry,
+            "promote": promote,
+            "forget": forget,
+        },
+    )
 
 
 async def write(
@@ -79,13 +91,7 @@ async def write(
     confidence: Annotated[
         float | None, typer.Option(help="The confidence, from 0 to 1. Promotion rules can ask for it.")
     ] = None,
-    expires: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME|LENGTH",
-            help="Hide the entry from this time on, or after a length of time: 30d, 1h30m.",
-        ),
-    ] = None,
+    expires: ExpiresOption = None,
     conversation_id: Annotated[
         str | None,
         typer.Option(
@@ -204,7 +210,7 @@ async def search(
     cli: Cli,
     query: Annotated[str, typer.Argument(help="The text to search for.")],
     scope: ScopeOption,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 10,
+    limit: LimitOption = 10,
     mode: Annotated[
         str,
         typer.Option(
@@ -319,29 +325,14 @@ async def search(
 async def list_entries(
     cli: Cli,
     scope: ScopeOption,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--type", metavar="TYPE", help="Only entries of this type. Repeat the option to allow more types."
-        ),
-    ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tag",
-            "-t",
-            metavar="TAG",
-            help="Only entries with this tag. Repeat the option to require more tags.",
-        ),
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only entries created at or after this time.")
-    ] = None,
+    kind: OnlyTypesOption = None,
+    tag: OnlyTagsOption = None,
+    since: SinceOption = None,
     before: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only entries created before this time.")
     ] = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="List the oldest entries first.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 20,
+    limit: LimitOption = 20,
     cursor: CursorOption = None,
 ) -> int:
     """List the entries of a scope, newest first.
@@ -372,31 +363,16 @@ async def browse(
         str | None,
         typer.Option(metavar="ID", help="Only entries with this conversation id, and entries without one."),
     ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--type", metavar="TYPE", help="Only entries of this type. Repeat the option to allow more types."
-        ),
-    ] = None,
-    tag: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tag",
-            "-t",
-            metavar="TAG",
-            help="Only entries with this tag. Repeat the option to require more tags.",
-        ),
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only entries created at or after this time.")
-    ] = None,
+    kind: OnlyTypesOption = None,
+    tag: OnlyTagsOption = None,
+    since: SinceOption = None,
     updated_before: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only entries whose last change was before this time.")
     ] = None,
     include_retired: Annotated[
         bool, typer.Option("--include-retired", help="List retired entries too.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 50,
+    limit: LimitOption = 50,
     cursor: CursorOption = None,
 ) -> int:
     """List entries of all scopes, last changed first.
@@ -439,9 +415,7 @@ def _show_page(cli: Cli, page: EntryPage, numbers: Mapping[str, int], where: str
 
 async def show_entry(
     cli: Cli,
-    entry_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of the entry, or its short id: #42 or 42.")
-    ],
+    entry_id: EntryId,
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     history: Annotated[
@@ -490,9 +464,7 @@ async def show_entry(
 
 async def promote(
     cli: Cli,
-    entry_ids: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="The ids of entries, or their short ids: #42 or 42.")
-    ],
+    entry_ids: EntryIds,
     to: Annotated[
         str | None, typer.Option("--to", metavar="SCOPE", help="Copy to this broader scope.")
     ] = None,

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, command, is_utf8
+from memory.cli.command import Cli, add_commands, is_utf8
 from memory.cli.options import (
     DataOption,
+    EntryId,
+    EntryIds,
+    ExpiresOption,
     MetadataOption,
     OptionalScope,
     TagsOption,
@@ -26,22 +29,24 @@ from memory.cli.short_ids import id_of, ids_of, numbers_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-EntryId = Annotated[
-    str, typer.Argument(metavar="ID", help="The id of the entry, or its short id: #42 or 42.")
-]
 Depth = Annotated[
     int, typer.Option("--depth", help="The number of steps, 1 or 2. Other numbers are clamped to 1 or 2.")
 ]
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "update")(update)
-    command(app, "invalidate")(invalidate)
-    command(app, "history")(history)
-    command(app, "relate")(relate)
-    command(app, "unrelate")(unrelate)
-    command(app, "related")(list_related)
-    command(app, "graph")(graph)
+    add_commands(
+        app,
+        {
+            "update": update,
+            "invalidate": invalidate,
+            "history": history,
+            "relate": relate,
+            "unrelate": unrelate,
+            "related": list_related,
+            "graph": graph,
+        },
+    )
 
 
 async def update(
@@ -62,13 +67,7 @@ async def update(
     metadata: MetadataOption = None,
     data: DataOption = None,
     vector: VectorOption = None,
-    expires: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME|LENGTH",
-            help="Hide the entry from this time on, or after a length of time: 30d, 1h30m.",
-        ),
-    ] = None,
+    expires: ExpiresOption = None,
     expected_version: Annotated[
         str | None,
         typer.Option(
@@ -105,9 +104,7 @@ async def update(
 
 async def invalidate(
     cli: Cli,
-    entry_ids: Annotated[
-        list[str], typer.Argument(metavar="ID...", help="The ids of entries, or their short ids: #42 or 42.")
-    ],
+    entry_ids: EntryIds,
     when: Annotated[
         str | None,
         typer.Option(

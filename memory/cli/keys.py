@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_group
 from memory.cli.serve import has_extra, require_extra
 
 if TYPE_CHECKING:
@@ -21,14 +21,12 @@ KeyId = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    keys = typer.Typer(
-        help="Create, list, rotate and revoke the API keys of `memory serve`.", no_args_is_help=True
+    add_group(
+        app,
+        "keys",
+        "Create, list, rotate and revoke the API keys of `memory serve`.",
+        {"create": create, "list": list_keys, "rotate": rotate, "revoke": revoke},
     )
-    command(keys, "create")(create)
-    command(keys, "list")(list_keys)
-    command(keys, "rotate")(rotate)
-    command(keys, "revoke")(revoke)
-    app.add_typer(keys, name="keys")
 
 
 async def create(

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from memory.cli.command import Cli, command, is_utf8
-from memory.cli.options import OutputOption, open_output
+from memory.cli.command import Cli, add_group, is_utf8
+from memory.cli.options import OutputOption, SkipBadOption, open_output
 from memory.cli.transfer import open_input, spell_out
 
 GraphScope = Annotated[
@@ -24,23 +24,19 @@ GraphScope = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    graph = typer.Typer(
-        help="Import and export the knowledge graph of `memory mcp --profile reference`.",
-        no_args_is_help=True,
+    add_group(
+        app,
+        "knowledge-graph",
+        "Import and export the knowledge graph of `memory mcp --profile reference`.",
+        {"import": import_file, "export": export},
     )
-    command(graph, "import")(import_file)
-    command(graph, "export")(export)
-    app.add_typer(graph, name="knowledge-graph")
 
 
 async def import_file(
     cli: Cli,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A memory.jsonl file; - reads standard input.")],
     scope: GraphScope = None,
-    skip_bad: Annotated[
-        bool,
-        typer.Option("--skip-bad", help="Skip bad lines and name them, instead of importing nothing."),
-    ] = False,
+    skip_bad: SkipBadOption = False,
 ) -> int:
     """Import the memory.jsonl file of the reference MCP server.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_group
 from memory.cli.short_ids import id_of
 from memory.domain.errors import InvalidInput
 
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    holds = typer.Typer(
-        help="Add, remove and list legal holds, which keep data from being deleted.", no_args_is_help=True
+    add_group(
+        app,
+        "legal-holds",
+        "Add, remove and list legal holds, which keep data from being deleted.",
+        {"add": add, "remove": remove, "list": list_holds},
     )
-    command(holds, "add")(add)
-    command(holds, "remove")(remove)
-    command(holds, "list")(list_holds)
-    app.add_typer(holds, name="legal-holds")
 
 
 async def add(

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
 from memory.cli.options import drop_none
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "mcp")(mcp)
+    add_commands(app, {"mcp": mcp})
 
 
 async def mcp(

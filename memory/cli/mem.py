@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
 from memory.cli.options import ScopeOption, drop_none
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "mem")(mem)
+    add_commands(app, {"mem": mem})
 
 
 async def mem(

@@ -48,7 +48,44 @@ KnownAtOption = Annotated[
     ),
 ]
 
-
+LimitOption = Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")]
+ExpiresOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME|LENGTH", help="Hide the entry from this time on, or after a length of time: 30d, 1h30m."
+    ),
+]
+OnlyTypesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type", metavar="TYPE", help="Only entries of this type. Repeat the option to allow more types."
+    ),
+]
+OnlyTagsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag",
+        "-t",
+        metavar="TAG",
+        help="Only entries with this tag. Repeat the option to require more tags.",
+    ),
+]
+SinceOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only entries created at or after this time.")
+]
+EntryId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of the entry, or its short id: #42 or 42.")
+]
+EntryIds = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="The ids of entries, or their short ids: #42 or 42.")
+]
+SkipBadOption = Annotated[
+    bool, typer.Option("--skip-bad", help="Skip bad lines and name them, instead of importing nothing.")
+]
+JsonLinesFile = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="A file with JSON Lines or one JSON array; - reads standard input."),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write to this new file instead of standard output."),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
+from memory.cli.options import EntryId
 from memory.cli.short_ids import id_of
 
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ LISTED = 20
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "plan")(plan)
-    command(app, "why")(why)
-    command(app, "sweep")(sweep)
+    add_commands(app, {"plan": plan, "why": why, "sweep": sweep})
 
 
 async def plan(cli: Cli) -> None:
@@ -102,9 +101,7 @@ def _action_text(one: BlockedAction) -> str:
 
 async def why(
     cli: Cli,
-    entry_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of the entry, or its short id: #42 or 42.")
-    ],
+    entry_id: EntryId,
 ) -> None:
     """Show which rules will act on an entry, when, and why the others do not."""
     async with cli.memory() as memory:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
-from memory.cli.options import CursorOption
+from memory.cli.command import Cli, add_commands
+from memory.cli.options import CursorOption, LimitOption
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "scopes")(scopes)
+    add_commands(app, {"scopes": scopes})
 
 
 async def scopes(
@@ -30,7 +30,7 @@ async def scopes(
         int | None,
         typer.Option(metavar="N", help="Show paths with more labels as the path with so many."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 100,
+    limit: LimitOption = 100,
     cursor: CursorOption = None,
 ) -> int:
     """List the scopes that hold something, with counts.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_group
 
 Agent = Annotated[
     str | None,
@@ -18,13 +18,12 @@ Agent = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    scratchpad = typer.Typer(
-        help="Show, append to and clear scratchpads: plain-text notes of agents.", no_args_is_help=True
+    add_group(
+        app,
+        "scratchpad",
+        "Show, append to and clear scratchpads: plain-text notes of agents.",
+        {"show": show, "append": append, "clear": clear},
     )
-    command(scratchpad, "show")(show)
-    command(scratchpad, "append")(append)
-    command(scratchpad, "clear")(clear)
-    app.add_typer(scratchpad, name="scratchpad")
 
 
 async def show(cli: Cli, agent: Agent = None) -> int:

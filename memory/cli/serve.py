@@ -11,14 +11,14 @@ from typing import Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
 
 EXTRA = ("fastapi", "uvicorn", "jwt", "prometheus_client")
 """Packages of the extra `server`."""
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "serve")(serve)
+    add_commands(app, {"serve": serve})
 
 
 async def serve(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command, is_utf8
-from memory.cli.options import CursorOption, OutputOption, TagsOption, open_output
+from memory.cli.command import Cli, add_group, is_utf8
+from memory.cli.options import CursorOption, JsonLinesFile, OutputOption, TagsOption, open_output
 from memory.cli.transfer import open_input, progress
 
 if TYPE_CHECKING:
@@ -25,18 +25,21 @@ SAID = 160
 
 
 def register(app: typer.Typer) -> None:
-    sessions = typer.Typer(
-        help="List, show, import, export, fork, end and delete conversations.", no_args_is_help=True
+    add_group(
+        app,
+        "session",
+        "List, show, import, export, fork, end and delete conversations.",
+        {
+            "list": list_sessions,
+            "show": show_session,
+            "context": context,
+            "import": import_messages,
+            "export": export_messages,
+            "fork": fork,
+            "end": end,
+            "delete": delete,
+        },
     )
-    command(sessions, "list")(list_sessions)
-    command(sessions, "show")(show_session)
-    command(sessions, "context")(context)
-    command(sessions, "import")(import_messages)
-    command(sessions, "export")(export_messages)
-    command(sessions, "fork")(fork)
-    command(sessions, "end")(end)
-    command(sessions, "delete")(delete)
-    app.add_typer(sessions, name="session")
 
 
 async def list_sessions(
@@ -239,12 +242,7 @@ def _show_context(out: Console, found: Context, left: list[Message], budget: int
 
 async def import_messages(
     cli: Cli,
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="A file with JSON Lines or one JSON array; - reads standard input."
-        ),
-    ],
+    file: JsonLinesFile,
     session_id: Annotated[
         str | None,
         typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands, add_group
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,12 +16,10 @@ TEMPLATE = Path(__file__).with_name("memory.toml")
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "init")(init)
-    config = typer.Typer(
-        help="Show the configuration, and where each value comes from.", no_args_is_help=True
+    add_commands(app, {"init": init})
+    add_group(
+        app, "config", "Show the configuration, and where each value comes from.", {"show": config_show}
     )
-    command(config, "show")(config_show)
-    app.add_typer(config, name="config")
 
 
 def init(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
 
 if TYPE_CHECKING:
     from memory.facade.reports import Stats, VacuumReport
@@ -19,11 +19,9 @@ LISTED = 20
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "stats")(stats)
-    command(app, "doctor")(doctor)
-    command(app, "vacuum")(vacuum)
-    command(app, "reindex")(reindex)
-    command(app, "route")(route)
+    add_commands(
+        app, {"stats": stats, "doctor": doctor, "vacuum": vacuum, "reindex": reindex, "route": route}
+    )
 
 
 async def stats(cli: Cli) -> None:

@@ -11,9 +11,9 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, command, is_utf8
+from memory.cli.command import Cli, add_commands, is_utf8
 from memory.cli.exit_codes import CONFLICT
-from memory.cli.options import OptionalScope, OutputOption, open_output
+from memory.cli.options import JsonLinesFile, OptionalScope, OutputOption, SkipBadOption, open_output
 
 if TYPE_CHECKING:
     from memory.facade.transfer.importer import ImportReport
@@ -22,18 +22,12 @@ SHOWN = 5  # the largest number of bad lines that are described
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "import")(import_file)
-    command(app, "export")(export)
+    add_commands(app, {"import": import_file, "export": export})
 
 
 async def import_file(
     cli: Cli,
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="A file with JSON Lines or one JSON array; - reads standard input."
-        ),
-    ],
+    file: JsonLinesFile,
     scope: Annotated[
         str | None,
         typer.Option(
@@ -66,10 +60,7 @@ async def import_file(
             ),
         ),
     ] = False,
-    skip_bad: Annotated[
-        bool,
-        typer.Option("--skip-bad", help="Skip bad lines and name them, instead of importing nothing."),
-    ] = False,
+    skip_bad: SkipBadOption = False,
     revive: Annotated[
         bool, typer.Option("--revive", help="Also import records that were deleted after an earlier import.")
     ] = False,

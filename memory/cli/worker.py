@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
 
 if TYPE_CHECKING:
     from memory.orchestrator.maintenance.sweeps import SweepReport
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "worker")(worker)
+    add_commands(app, {"worker": worker})
 
 
 def _length(text: str) -> timedelta:

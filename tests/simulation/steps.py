@@ -483,8 +483,10 @@ RARE = frozenset(
 run.
 """
 
-_READS = re.compile(r"""(?:\bstep|\bpages?|\bpartitions|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
-_WRITES = re.compile(r"""(?:\bwrite|\bwrite_one)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
+_READS = re.compile(
+    r"""(?:\bstep|\bread(?:_one|_by_key)?|\bevents_where|\bpages?|\bpartitions|\bslice)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\""""
+)
+_WRITES = re.compile(r"""(?:\bwrite|\bwrite_one|\bend_operation)\(\s*"([a-z_]+(?:\.[a-z_]+)?)\"""")
 _WRITES_TOO = frozenset({"erase.delete", "cache.invalidate", "partition.forget", *DELIVERIES.values()})
 _IN_BATCHES = re.compile(r"""\bwrite\(\s*"([a-z_]+(?:\.[a-z_]+)?)",[^()]*,\s*\*[^=]*?\)$""", re.MULTILINE)
 """Several writes in one call. Those made `together` are not cut in two: the store

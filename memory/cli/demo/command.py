@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, command
+from memory.cli.command import Cli, add_commands
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "demo")(demo)
+    add_commands(app, {"demo": demo})
 
 
 async def demo(

@@ -20,6 +20,7 @@ from memory.domain.shapes.pieces import (
     object_at,
     objects_at,
     result_text,
+    role_at,
     segments,
     text_at,
 )
@@ -56,9 +57,7 @@ def is_one(fields: Fields) -> bool:
 
 
 def pieces(fields: Fields) -> list[Piece]:
-    role = fields.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        raise InvalidInput("role", f"must be one of {', '.join(_ROLES)}, not {role!r}")
+    role = role_at(fields, _ROLES)
     blocks = objects_at(fields, "content")
     for n, block in enumerate(blocks):
         if len(block) != 1 or not block.keys() <= _KINDS:
@@ -67,11 +66,11 @@ def pieces(fields: Fields) -> list[Piece]:
             )
     found: list[Piece] = []
     for group in segments(blocks, lambda block: "toolResult" in block):
-        piece = Piece(_ROLES[role], [("content", n) for n in group])
+        piece = Piece(role, [("content", n) for n in group])
         for n in group:
             _add_block(piece, blocks[n], f"content[{n}]")
         found.append(piece)
-    return found or [Piece(_ROLES[role])]
+    return found or [Piece(role)]
 
 
 def _add_block(piece: Piece, block: Fields, path: str) -> None:

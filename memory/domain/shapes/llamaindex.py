@@ -8,7 +8,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes.content_parts import content_as, image_of
 from memory.domain.shapes.fields import Fields
-from memory.domain.shapes.pieces import Piece, has_role, name_at, objects_at, text_at
+from memory.domain.shapes.pieces import Piece, has_role, name_at, objects_at, role_at, text_at
 
 NAME = "llamaindex"
 _ROLES = {
@@ -29,10 +29,8 @@ def is_one(fields: Fields) -> bool:
 
 
 def pieces(fields: Fields) -> list[Piece]:
-    role = fields.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        raise InvalidInput("role", f"must be one of {', '.join(_ROLES)}, not {role!r}")
-    piece = Piece(_ROLES[role])
+    role = role_at(fields, _ROLES)
+    piece = Piece(role)
     for n, block in enumerate(objects_at(fields, "blocks")):
         _add_block(piece, block, f"blocks[{n}]")
     others = fields.get("additional_kwargs")

@@ -15,6 +15,7 @@ from memory.domain.shapes.pieces import (
     name_at,
     object_at,
     objects_at,
+    role_at,
     text_at,
     tool_name_of,
 )
@@ -38,10 +39,8 @@ def is_one(fields: Fields) -> bool:
 
 
 def pieces(fields: Fields) -> list[Piece]:
-    role = fields.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        raise InvalidInput("role", f"must be one of {', '.join(_ROLES)}, not {role!r}")
-    piece = Piece(_ROLES[role])
+    role = role_at(fields, _ROLES)
+    piece = Piece(role)
     piece.add_text(text_at(fields, "", "content"))
     piece.add_thought(text_at(fields, "", "thinking"))
     for n, image in enumerate(list_at(fields, "images")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -92,6 +92,14 @@ class Piece:
 def has_role(fields: Fields, roles: Container[str]) -> bool:
     role = fields.get("role")
     return isinstance(role, str) and role in roles
+
+
+def role_at(fields: Fields, roles: Mapping[str, Role]) -> Role:
+    """Return our role for that of the original."""
+    role = fields.get("role")
+    if not isinstance(role, str) or role not in roles:
+        raise InvalidInput("role", f"must be one of {', '.join(roles)}, not {role!r}")
+    return roles[role]
 
 
 def text_at(fields: Fields, path: str, *names: str) -> str:

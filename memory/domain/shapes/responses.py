@@ -20,6 +20,7 @@ from memory.domain.shapes.pieces import (
     object_at,
     objects_at,
     result_text,
+    role_at,
     text_at,
 )
 
@@ -116,10 +117,8 @@ def pieces(fields: Fields) -> list[Piece]:
 
 
 def _message(fields: Fields) -> Piece:
-    role = fields.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        raise InvalidInput("role", f"must be one of {', '.join(_ROLES)}, not {role!r}")
-    piece = Piece(_ROLES[role])
+    role = role_at(fields, _ROLES)
+    piece = Piece(role)
     content = fields.get("content")
     if isinstance(content, str):
         piece.add_text(content)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes.content_parts import content_as, image_of
 from memory.domain.shapes.fields import Fields
@@ -20,6 +19,7 @@ from memory.domain.shapes.pieces import (
     name_at,
     objects_at,
     result_text,
+    role_at,
     text_at,
     time_at,
 )
@@ -46,14 +46,12 @@ def _is_tool(part: Fields) -> bool:
 
 
 def pieces(fields: Fields) -> list[Piece]:
-    role = fields.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        raise InvalidInput("role", f"must be one of {', '.join(_ROLES)}, not {role!r}")
-    current = Piece(_ROLES[role])
+    role = role_at(fields, _ROLES)
+    current = Piece(role)
     found, results = [current], list[Piece]()
     for n, part in enumerate(objects_at(fields, "parts")):
         if results and not _is_tool(part):
-            current = Piece(_ROLES[role])
+            current = Piece(role)
             found += [*results, current]
             results = []
         current.paths.append(("parts", n))

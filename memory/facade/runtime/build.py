@@ -205,15 +205,16 @@ def embedder_of(settings: EmbedderSettings) -> Embedder | None:
     return WordLlamaEmbedder()
 
 
+def _require_function(setting: str, given: object, accepted: str) -> None:
+    if not callable(given):
+        raise ConfigError(f"{setting}: must be {accepted}, not {type(given).__name__}")
+
+
 def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
     """Return an embedder; a plain function is wrapped as one."""
     if isinstance(given, Embedder):
         return given
-    if not callable(given):
-        raise ConfigError(
-            "embedder: must be an Embedder, a function from texts to vectors, or a name, not"
-            f" {type(given).__name__}"
-        )
+    _require_function("embedder", given, "an Embedder, a function from texts to vectors, or a name")
     from memory.adapters.embedders.function import FunctionEmbedder
 
     return FunctionEmbedder(given)
@@ -223,10 +224,7 @@ def as_advisor(given: Advisor | Callable[..., Any]) -> Advisor:
     """Return an advisor; a plain function is wrapped as one."""
     if isinstance(given, Advisor):
         return given
-    if not callable(given):
-        raise ConfigError(
-            f"advisor: must be an Advisor, or a function from a prompt to text, not {type(given).__name__}"
-        )
+    _require_function("advisor", given, "an Advisor, or a function from a prompt to text")
     from memory.adapters.advisors.function import FunctionAdvisor
 
     return FunctionAdvisor(given)
@@ -236,11 +234,9 @@ def as_reranker(given: Advisor | Reranker | Callable[..., Any]) -> Advisor | Rer
     """Return a reranker, or an advisor that reranks; a plain function is wrapped."""
     if isinstance(given, Advisor | Reranker):
         return given
-    if not callable(given):
-        raise ConfigError(
-            "reranker: must be a Reranker, an Advisor, or a function from a question and texts to scores,"
-            f" not {type(given).__name__}"
-        )
+    _require_function(
+        "reranker", given, "a Reranker, an Advisor, or a function from a question and texts to scores"
+    )
     from memory.adapters.advisors.function import FunctionReranker
 
     return FunctionReranker(given)
@@ -251,8 +247,8 @@ T = TypeVar("T")
 
 def as_gate(name: str, given: T) -> T:
     """Validate a gate."""
-    if given is not None and not callable(given):
-        raise ConfigError(f"{name}: must be a function, not {type(given).__name__}")
+    if given is not None:
+        _require_function(name, given, "a function")
     return given
 
 
@@ -278,11 +274,9 @@ def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
     """Return a token counter; a plain function is wrapped as one."""
     if isinstance(given, TokenCounter):
         return given
-    if not callable(given):
-        raise ConfigError(
-            "token_counter: must be a TokenCounter, a function from a text to its tokens, or a name, not"
-            f" {type(given).__name__}"
-        )
+    _require_function(
+        "token_counter", given, "a TokenCounter, a function from a text to its tokens, or a name"
+    )
     return FunctionCounter(given)
 
 

@@ -15,7 +15,7 @@ from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.entry_records import PIN, UNPINNED, pinned_at
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import REPLICA, Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.query import Eq, Query, Tenant
 from memory.ports.record import Partition, Record, Role
@@ -92,9 +92,7 @@ class ArtifactReferences:
         cleared = await self._bring(store, [_without(row, fields) for row in rows])
         puts = [Put(ENTRIES, row, AtVersion(row.version, row.role, row.tier)) for row in cleared]
         outcomes = await self._placement.write("referrers.clear", store, *puts)
-        for outcome in outcomes:
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+        raise_if_rejected(store, *outcomes)
         await self._cache.invalidate(ENTRIES, *[row.key for row in rows])
         return sum(outcome.applied for outcome in outcomes)
 

@@ -31,13 +31,14 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.entry_records import record_of
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime, write_steps
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.places import Places
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.sources import MessageSource, scope_reference, sources_of, with_sources
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import Eq, Or
 from memory.ports.record import Key, PendingStep, Record
+from memory.ports.store import Store
 from memory.ports.writes import Absent, Put
 
 CONFIRM = "confirm"
@@ -79,7 +80,7 @@ class DerivedEntries:
         self._quotas = quotas
         self._founded: set[Key] = set()
         """Entries whose messages were just confirmed to exist."""
-        outbox.register(CONFIRM, self._confirm, StepLifetime.DELETED)
+        outbox.register_for_records(CONFIRM, self._confirm, StepLifetime.DELETED)
         outbox.register(DELETE_DERIVED, self._delete_derived)
 
     async def store(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[str]:
@@ -141,8 +142,7 @@ class DerivedEntries:
             store = self._placement.topology.home(record.tier)
             born = replace(record, owed=(*write_steps(self._placement, ENTRIES, record, store), *record.owed))
             outcome = await self._placement.write_one("onward.home", store, Put(ENTRIES, born, Absent()))
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             if outcome.applied:
                 made.append(OutboxRecord(ENTRIES, store, replace(born, generation=outcome.generation)))
         return made
@@ -177,10 +177,9 @@ class DerivedEntries:
             owed=(PendingStep(CONFIRM, CONFIRM),),
         )
 
-    async def _confirm(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _confirm(self, entry: Record, store: Store, owed: PendingStep) -> bool:
         """Delete an entry whose session or message was erased while it was made."""
-        entry = pending.owner
-        if isinstance(entry, Record) and not (await self._id_reuse(entry) and await self._is_founded(entry)):
+        if not (await self._id_reuse(entry) and await self._is_founded(entry)):
             await self._erasure.delete(ENTRIES, entry.key, held="left")
         return True
 

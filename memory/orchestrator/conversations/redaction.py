@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from memory.domain import ids
 from memory.domain.errors import LegalHoldActive, NotFound, SessionOwnerMismatch, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
@@ -39,17 +38,17 @@ from memory.orchestrator.storage.collections import (
     OPERATIONS,
     SAID_BY,
     SESSIONS,
-    SYSTEM_TENANT,
 )
-from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.operations import end_operation, new_operation
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark, is_later
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
+from memory.ports.query import Condition, Eq, Gt, Has, Or, Query, Tenant
 from memory.ports.record import Key, Partition, PendingStep, Record
-from memory.ports.writes import AtVersion, Delete, Newer, Put
+from memory.ports.store import Store
+from memory.ports.writes import Newer, Put
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +106,8 @@ class Redaction:
         self._runs = runs
         self._outbox = outbox
         self._erasure = erasure
-        outbox.register(REDACT, self._redact_noted)
-        outbox.register(ERASE_USER, self._erase_user_noted)
+        outbox.register_for_records(REDACT, self._redact_noted)
+        outbox.register_for_records(ERASE_USER, self._erase_user_noted)
         outbox.register(CONFIRM_FORK, self._confirm_fork_noted)
 
     # -- one message -------------------------------------------------------------------
@@ -168,14 +167,11 @@ class Redaction:
                 " the rest",
             )
 
-    async def _redact_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        owner = pending.owner
-        if not isinstance(owner, Record):
-            return True
-        try:
-            record = await self._sessions.record(owner.key.tenant, str(owner.fields["conversation_id"]))
+    async def _redact_noted(self, message: Record, store: Store, owed: PendingStep) -> bool:
+        with suppress(NotFound):  # deleted meanwhile
+            record = await self._sessions.record(message.key.tenant, str(message.fields["conversation_id"]))
             log = self._sessions.log(record)
-            for event in log.events_of([owner]):  # none of a session that was created again
+            for event in log.events_of([message]):  # none of a session that was created again
                 await self._leave_window(log, event.place)
                 for summary in await self._made_of(log, event.place):
                     await self._erase_place(log, summary.place)
@@ -185,8 +181,6 @@ class Redaction:
                 await self._sessions.tell(
                     record, (await log.load()).state, record.created_at, fence=True
                 )  # the preview may have shown the message
-        except NotFound:
-            return True  # deleted meanwhile
         return True
 
     async def _leave_window(self, log: Log, place: int) -> None:
@@ -203,20 +197,9 @@ class Redaction:
 
         There is more than one only if the message returned to the window in between.
         """
-        life = log.life
-        asked = And(
-            (
-                Eq("conversation_id", life.session_id),
-                Eq("event", EventType.COMPACTION.value),
-                Gt("place", place),
-            )
-        )
-        query = Query(
-            MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page
-        )
-        pages = self._placement.pages("redact.find", log.store, query)
-        events = [event async for page in pages for event in log.events_of(page.records)]
-        return [event for event in events if place in left_by(event.draft)]
+        after = Eq("event", EventType.COMPACTION.value), Gt("place", place)
+        events = log.events_where("redact.find", *after)
+        return [event async for event in events if place in left_by(event.draft)]
 
     # -- a fork ------------------------------------------------------------------------
 
@@ -316,41 +299,18 @@ class Redaction:
             LegalHoldActive: the user is under legal hold.
         """
         await self._erasure.holds.refuse_user(tenant, user)
-        store, now = self._placement.topology.archive, self._placement.now()
-        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, USER_ERASURE, tenant, user))
-        owed = PendingStep(ERASE_USER, ERASE_USER, {"tenant": tenant, "user": user})
-        fields = {"kind": USER_ERASURE}
-        operation = Record(
-            key,
-            OPERATIONS_SCOPE,
-            self._placement.next_version(),
-            now,
-            now,
-            fields=fields,
-            tier="mid",
-            owed=(owed,),
-        )
+        store, data = self._placement.topology.archive, {"tenant": tenant, "user": user}
+        operation = new_operation(self._placement, ERASE_USER, (tenant, user), data, USER_ERASURE)
         begun = await self._placement.write_one("user.begin", store, Put(OPERATIONS, operation, Newer()))
-        if (error := rejection_error(store, begun)) is not None:
-            raise error
+        raise_if_rejected(store, begun)
         erased = await self._carry_out(tenant, user)
-        await self._end(operation)
+        await end_operation("user.end", self._placement, operation, ERASE_USER)
         return erased
 
-    async def _erase_user_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        if isinstance(pending.owner, Record):
-            await self._carry_out(owed.data["tenant"], owed.data["user"])
-            await self._end(pending.owner)
+    async def _erase_user_noted(self, operation: Record, store: Store, owed: PendingStep) -> bool:
+        await self._carry_out(owed.data["tenant"], owed.data["user"])
+        await end_operation("user.end", self._placement, operation, ERASE_USER)
         return True
-
-    async def _end(self, operation: Record) -> None:
-        """Delete the record of a finished operation, because it names the user."""
-        version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
-        at = AtVersion(operation.version)
-        gone = Delete(
-            OPERATIONS, operation.key, version, at, discard_at=until, settles=frozenset({ERASE_USER})
-        )
-        await self._placement.write_one("user.end", self._placement.topology.archive, gone)
 
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
         sessions, messages, held = 0, 0, dict[str, None]()

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from memory.domain import ids
 from memory.domain.entry import expiry
-from memory.domain.errors import Conflict, CorruptRecord, MemoryTiersError, NotFound, SessionOwnerMismatch
+from memory.domain.errors import Conflict, MemoryTiersError, NotFound, SessionOwnerMismatch
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
@@ -35,7 +35,7 @@ from memory.orchestrator.storage.collections import ENTRIES, FORKED_FROM, MESSAG
 from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_corrupt, raise_if_rejected
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.requests import (
     CREATED_OVER,
@@ -45,10 +45,10 @@ from memory.orchestrator.storage.requests import (
     with_made_by,
 )
 from memory.orchestrator.storage.session_keys import scope_of, session_key
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import Condition, Eq, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Partition, PendingStep, Record, Tombstone
+from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put
 
 log = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class SessionRecords:
         self._told: dict[Key, tuple[Record, datetime]] = {}
         """Records as last read or written here, and when."""
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
-        outbox.register(FOLLOW, self._follow_noted)
+        outbox.register_for_records(FOLLOW, self._follow_noted)
         self.uploads = Uploads(placement, outbox, reservations)
 
     async def refuse_change(self, life: SessionIncarnation) -> None:
@@ -208,8 +208,7 @@ class SessionRecords:
                 log = self.log(record)
                 log.mark_empty()
                 return record, log
-            if (error := rejection_error(self._placement.topology.archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(self._placement.topology.archive, outcome)
             if isinstance(outcome.stored, Record) and self.is_over(outcome.stored):
                 await self.erase_expired(outcome.stored)
                 continue
@@ -292,30 +291,25 @@ class SessionRecords:
 
     async def find_record(self, tenant: str, session_id: str) -> Record | None:
         """Return the session's own record, even if expired; None if there is none."""
-        with step("session.read"):
-            (stored,) = await self._placement.topology.archive.get(
-                SESSIONS, [session_key(tenant, session_id)]
-            )
+        stored = await self._placement.read_one(
+            "session.read", self._placement.topology.archive, SESSIONS, session_key(tenant, session_id)
+        )
         if isinstance(stored, Corrupt):
             await self._placement.locate(SESSIONS, stored.key)  # raises the error
         return stored if isinstance(stored, Record) else None
 
     async def is_deleted(self, tenant: str, session_id: str) -> bool:
         """Return whether the store remembers that this session was deleted."""
-        with step("session.read"):
-            (stored,) = await self._placement.topology.archive.get(
-                SESSIONS, [session_key(tenant, session_id)]
-            )
+        stored = await self._placement.read_one(
+            "session.read", self._placement.topology.archive, SESSIONS, session_key(tenant, session_id)
+        )
         return isinstance(stored, Tombstone)
 
     async def lives(self, tenant: str, session_ids: Collection[str]) -> dict[str, str]:
         """Return the incarnation of each existing session of these, in one call."""
         of, archive = {session_key(tenant, one): one for one in session_ids}, self._placement.topology.archive
-        with step("session.read"):
-            rows = await archive.get(SESSIONS, list(of)) if of else []
-        for row in rows:
-            if isinstance(row, Corrupt):
-                raise CorruptRecord(archive.name, row.key.id, row.problem)
+        rows = await self._placement.read("session.read", archive, SESSIONS, list(of)) if of else []
+        raise_if_corrupt(archive, *rows)
         return {
             of[row.key]: str(row.body["incarnation"])
             for row in rows
@@ -328,8 +322,7 @@ class SessionRecords:
         Records that cannot be read are left out.
         """
         of, archive = {session_key(tenant, one): one for one in session_ids}, self._placement.topology.archive
-        with step("session.read"):
-            rows = await archive.get(SESSIONS, list(of)) if of else []
+        rows = await self._placement.read("session.read", archive, SESSIONS, list(of)) if of else []
         found: dict[str, Any] = {
             of[row.key]: row.fields.get("subject")
             for row in rows
@@ -454,8 +447,7 @@ class SessionRecords:
             if outcome.applied:
                 self._remember(new)
                 return new
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             there = outcome.stored
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
                 raise NotFound(str(record.fields["session_id"]), "session")
@@ -491,8 +483,7 @@ class SessionRecords:
             if outcome.applied:
                 self._remember(new)
                 return
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             if (
                 not isinstance(outcome.stored, Record)
                 or outcome.stored.body["incarnation"] != fork.body["incarnation"]
@@ -531,15 +522,11 @@ class SessionRecords:
         """Carry out the pending steps of an event."""
         await self._outbox.finish(OutboxRecord(MESSAGES, self._placement.topology.archive, event))
 
-    async def _follow_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _follow_noted(self, event: Record, store: Store, owed: PendingStep) -> bool:
         """Update the session's record after a crash."""
-        if not isinstance(pending.owner, Record):
-            return True
-        try:
-            record = await self.record(pending.owner.key.tenant, str(pending.owner.fields["conversation_id"]))
-            await self.follow(record, (await self.log(record).load()).state, pending.owner.created_at)
-        except NotFound:
-            return True  # deleted meanwhile
+        with suppress(NotFound):  # deleted meanwhile
+            record = await self.record(event.key.tenant, str(event.fields["conversation_id"]))
+            await self.follow(record, (await self.log(record).load()).state, event.created_at)
         return True
 
     async def delete(
@@ -568,8 +555,9 @@ class SessionRecords:
     async def _erase_again(self, tenant: str, session_id: str, before: int) -> bool:
         """Complete an erasure that began at this version, and spare what came since."""
         archive = self._placement.topology.archive
-        with step("session.read"):
-            (stored,) = await archive.get(SESSIONS, [session_key(tenant, session_id)])
+        stored = await self._placement.read_one(
+            "session.read", archive, SESSIONS, session_key(tenant, session_id)
+        )
         of_scope = await self._erasure.erase(Partition(tenant, Scope.session(session_id).text), before=before)
         await self.erase_before(tenant, session_id, before)
         is_deleted = isinstance(stored, Tombstone) and stored.version > before
@@ -609,8 +597,9 @@ class SessionRecords:
         lives are erased. Returns what was erased.
         """
         partition, key = Partition(tenant, scope_of(session_id)), session_key(tenant, session_id)
-        with step("session.read"):
-            (stored,) = await self._placement.topology.archive.get(SESSIONS, [key])
+        stored = await self._placement.read_one(
+            "session.read", self._placement.topology.archive, SESSIONS, key
+        )
         life: dict[str, JsonValue] = {"tenant": tenant, "session_id": session_id, "incarnation": None}
         if isinstance(stored, Record) and is_of_before(stored, before):
             pending = PendingStep(

@@ -41,9 +41,8 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.places import NOWHERE, Places
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.window_exit import ExitedMessages, drafts_of
@@ -248,8 +247,7 @@ class WindowExitHandler:
         key, found = next(iter(self._waiting.items()))
         del self._waiting[key]
         try:
-            with step("onward.owed"):
-                (owner,) = await found.store.get(found.collection, [key])
+            owner = await self._placement.read_one("onward.owed", found.store, found.collection, key)
             if isinstance(owner, Record) and key not in self._heard:
                 self._heard[key] = heard = _AwaitedEvent(owner, [])
                 try:
@@ -335,8 +333,7 @@ class WindowExitHandler:
         outcome = await self._placement.write_one(
             "onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version))
         )
-        if (error := rejection_error(pending.store, outcome)) is not None:
-            raise error
+        raise_if_rejected(pending.store, outcome)
         if not outcome.applied:
             return False  # another writer was first; the next attempt sees its change
         if (heard := self._heard.get(owner.key)) is not None:
@@ -445,8 +442,7 @@ class WindowExitHandler:
             outcome = await self._placement.write_one(
                 "onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True)
             )
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             if outcome.applied or not isinstance(outcome.stored, Record):
                 return
             owner = outcome.stored

@@ -18,7 +18,6 @@ from memory.domain.errors import ConfigError, EmbedderMismatch, InvalidInput, St
 from memory.orchestrator.storage.collections import MODEL, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import meaning_of, own_vector, without_own_vector
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
 from memory.policies.entry_query import SearchMode
 from memory.policies.ranking.calibration import EMBEDDERS
@@ -333,8 +332,7 @@ class Embeddings:
 
     async def read_note_in(self, store: Store) -> EmbedderNote | None:
         """Return a store's note; None if it has none."""
-        with step("embedder.check"):
-            row = (await store.get(SETTINGS, [_key()]))[0]
+        row = await self._placement.read_one("embedder.check", store, SETTINGS, _key())
         if not isinstance(row, Record):
             return None
         to: Any = row.body.get("to")
@@ -345,11 +343,6 @@ class Embeddings:
             None if ended is None else datetime.fromisoformat(ended),
             row.version,
         )
-
-    async def fingerprint_in(self, store: Store) -> Fingerprint | None:
-        """Return the embedder of a store's vectors until now; None if none is noted."""
-        noted = await self.read_note_in(store)
-        return None if noted is None else noted.model
 
     @property
     def _having_vectors(self) -> tuple[Store, ...]:

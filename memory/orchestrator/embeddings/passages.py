@@ -22,7 +22,6 @@ from memory.domain import ids
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.storage.outbox import Came, Item, Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.steps import step
 from memory.ports.candidates import CandidateColumns
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
@@ -108,10 +107,8 @@ class PassageBuilder:
         """Return how many parts a record has, at most."""
         parts = 0
         while True:
-            with step("passages.read"):
-                found = await store.get(
-                    self.form.collection, [part_key(owner, parts + part) for part in range(LOOKED_FOR)]
-                )
+            keys = [part_key(owner, parts + part) for part in range(LOOKED_FOR)]
+            found = await self._placement.read("passages.read", store, self.form.collection, keys)
             if not any(found):
                 return parts
             parts += LOOKED_FOR
@@ -187,8 +184,7 @@ class PassageBuilder:
         ]
 
     async def _there(self, store: Store, keys: Sequence[Key]) -> dict[Key, Stored | None]:
-        with step("passages.read"):
-            return dict(zip(keys, await store.get(self.form.collection, keys) if keys else [], strict=True))
+        return await self._placement.read_by_key("passages.read", store, self.form.collection, keys)
 
     def _is_of(self, passage: Record, record: Record) -> bool:
         """Return whether the passage belongs to the record's current text."""

@@ -32,7 +32,7 @@ from memory.orchestrator.storage.deliveries import Consistency, Deliveries
 from memory.orchestrator.storage.entry_records import TAKEN_BACK, apply_changes, entry_of
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
-from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
+from memory.orchestrator.storage.placement import LocatedRecord, Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -285,9 +285,7 @@ class SupersedeWriter:
             retired.append(OutboxRecord(ENTRIES, store, new))
         await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
         outcomes = await self._placement.write("supersede.home", store, *puts, together=True)
-        for outcome in outcomes:
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+        raise_if_rejected(store, *outcomes)
         if any(outcome.status is Status.REJECTED for outcome in outcomes):
             for old in olds:
                 await self._entries.delete_if_scope_erased(store, old)

@@ -308,8 +308,7 @@ class EntryBrowser:
         self, source: Store, collection: Collection, keys: Sequence[Key], target: Store
     ) -> set[Key]:
         """Return the keys under which a store has a mark to another store."""
-        with step("browse.marks"):
-            stands = await source.get(collection, keys)
+        stands = await self._placement.read("browse.marks", source, collection, keys)
         return {
             s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is target
         }

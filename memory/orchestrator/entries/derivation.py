@@ -40,7 +40,7 @@ from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import MADE_OF, kept_versions, oldest_in
-from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
+from memory.orchestrator.storage.placement import LocatedRecord, Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
 from memory.orchestrator.storage.versions import version_at
@@ -504,8 +504,7 @@ class Derivation:
                 ),
             )
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
-            if (error := rejection_error(born.store, outcome)) is not None:
-                raise error
+            raise_if_rejected(born.store, outcome)
             if outcome.status is Status.REJECTED:
                 raise NotFound(record.key.id)  # the scope was erased meanwhile
             if outcome.applied:

@@ -109,7 +109,7 @@ class Derivatives:
         None until they are known.
         """
         self._messages_stand = messages_stand
-        outbox.register(CONFIRM_SOURCES, self._confirm, StepLifetime.DELETED)
+        outbox.register_for_records(CONFIRM_SOURCES, self._confirm, StepLifetime.DELETED)
         outbox.register(CONFIRM_NOTES, self._confirm_notes, StepLifetime.DELETED)
         outbox.register(UNMAKE, self._unmake)
         outbox.register_find_idle(UNMAKE, self._without_derived)
@@ -147,10 +147,7 @@ class Derivatives:
                 f"has entry {stored.key.id}, but its sources could not be read again; repeat the call",
             )
 
-    async def _confirm(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        entry = pending.owner
-        if not isinstance(entry, Record):
-            return True
+    async def _confirm(self, entry: Record, store: Store, owed: PendingStep) -> bool:
         checks = self._checks.get(entry.key, [])
         gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
         if gone is not None and not await self._is_confirmed(entry.key):

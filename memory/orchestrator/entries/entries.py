@@ -44,7 +44,7 @@ from memory.orchestrator.storage.outbox import (
     write_steps,
 )
 from memory.orchestrator.storage.past_versions import kept_versions, life_of
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
@@ -620,9 +620,7 @@ class Entries:
                 raise full
             return None
         outcomes = await self._placement.write("update.home", store, *writes, together=len(writes) > 1)
-        for outcome in outcomes:
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+        raise_if_rejected(store, *outcomes)
         if any(
             outcome.status is Status.REJECTED for outcome in outcomes
         ) and await self.delete_if_scope_erased(store, old):

@@ -18,7 +18,7 @@ from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.orchestrator.storage.entry_records import REQUEST
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark, deleted_since
 from memory.ports.query import Eq, Order, Query, Tenant, Where, all_of, covers, encode_cursor
 from memory.ports.record import JsonValue, Key, Record, Tombstone
@@ -212,8 +212,7 @@ class Relations:
             )
             if outcome.applied:
                 return record
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
             if (
                 outcome.status is Status.REJECTED
             ):  # its scope was erased, or the source's store is behind the archive

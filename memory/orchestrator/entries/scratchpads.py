@@ -38,10 +38,9 @@ from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.split import SCRATCHPAD
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import (
     MAX_LIMIT,
@@ -142,7 +141,7 @@ class Scratchpads:
         self._outbox = outbox
         self._key_locks = key_locks
         outbox.register(CLEAR, self._drop_cleared)
-        outbox.register(PART, self._look_for_row)
+        outbox.register_for_records(PART, self._look_for_row)
         erasure.also.append(self._begin_anew)
 
     async def append(
@@ -365,8 +364,7 @@ class Scratchpads:
                     return replace(
                         row, version=outcome.version or row.version
                     )  # it may be stored over the tombstone of an erasure
-                if (error := rejection_error(archive, outcome)) is not None:
-                    raise error
+                raise_if_rejected(archive, outcome)
                 if outcome.status is Status.REJECTED:
                     await self._generations.lives_on(
                         row, archive
@@ -451,8 +449,9 @@ class Scratchpads:
             _part_key(row.partition, str(row.fields["nonce"]), number)
             for number in range(_number(row, "parts"))
         ]
-        with step("scratchpad.read"):
-            parts = await self._placement.topology.archive.get(SCRATCHPADS, keys)
+        parts = await self._placement.read(
+            "scratchpad.read", self._placement.topology.archive, SCRATCHPADS, keys
+        )
         said = b"".join(
             data
             for part in parts
@@ -479,8 +478,7 @@ class Scratchpads:
             outcome = await self._placement.write_one(
                 "scratchpad.part", archive, Put(SCRATCHPADS, part, Absent())
             )
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
             laid.append(part)
         return laid
 
@@ -502,8 +500,7 @@ class Scratchpads:
                     SCRATCHPADS, replace(part, version=gone.version + 1), AtVersion(gone.version)
                 )  # with the pending step, since the row may be deleted yet
                 outcome = await self._placement.write_one("scratchpad.part", archive, put)
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
 
     async def _take_back(self, nonce: str, parts: list[Record]) -> None:
         """Delete parts that get no row.
@@ -519,8 +516,9 @@ class Scratchpads:
 
     async def _there(self, row: Record) -> Record | None:
         """Return this row if it is stored at its place, otherwise None."""
-        with step("scratchpad.read"):
-            (there,) = await self._placement.topology.archive.get(SCRATCHPADS, [row.key])
+        there = await self._placement.read_one(
+            "scratchpad.read", self._placement.topology.archive, SCRATCHPADS, row.key
+        )
         return (
             there if isinstance(there, Record) and there.fields.get("nonce") == row.fields["nonce"] else None
         )
@@ -586,11 +584,8 @@ class Scratchpads:
         row = await self._put(partition, self._placement.nonce(), clear_fields)
         await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
 
-    async def _look_for_row(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _look_for_row(self, part: Record, store: Store, owed: PendingStep) -> bool:
         """Delete a part if its row has not come within `mark_life`."""
-        part = pending.owner
-        if not isinstance(part, Record):
-            return True
         nonce = str(part.fields["nonce"])
         named = Query(
             SCRATCHPADS,
@@ -599,13 +594,12 @@ class Scratchpads:
             limit=1,
             select=frozenset(),
         )
-        if (await self._placement.page("scratchpad.find", pending.store, named)).heads:
+        if (await self._placement.page("scratchpad.find", store, named)).heads:
             return True
         if self._placement.now() - part.created_at <= self._placement.settings.mark_life:
             return False
-        await self._delete(
-            pending.store, part, And((_parts_of(nonce), Le("version", part.version)))
-        )  # not if its row has come since: see `_stand`
+        # It stays if its row has come since: see `_stand`.
+        await self._delete(store, part, And((_parts_of(nonce), Le("version", part.version))))
         return True
 
     async def _delete(self, store: Store, row: Record, what: Condition) -> None:

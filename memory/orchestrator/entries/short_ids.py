@@ -18,14 +18,18 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias, get_args
 
 from memory.domain import ids, validation
-from memory.domain.errors import CorruptRecord, InvalidInput
+from memory.domain.errors import InvalidInput
 from memory.domain.results import ResultMixin
 from memory.orchestrator.storage.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.placement import (
+    Placement,
+    raise_if_corrupt,
+    raise_if_rejected,
+    rejection_error,
+)
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import In, Query, Tenant
 from memory.ports.record import Corrupt, Key, Record, Stored, Tombstone
@@ -152,10 +156,9 @@ class ShortIds:
         ]
         return {name: thing for thing in things for name in (thing.id, thing.number) if name is not None}
 
-    async def _fetch_stored(self, tenant: str, of: Iterable[str]) -> list[Stored | None]:
-        keys = [_key(tenant, one) for one in of]
-        with step("number.read"):
-            return await self._placement.topology.archive.get(NUMBERS, keys) if keys else []
+    async def _fetch_stored(self, tenant: str, of: Iterable[str]) -> Sequence[Stored | None]:
+        archive, keys = self._placement.topology.archive, [_key(tenant, one) for one in of]
+        return await self._placement.read("number.read", archive, NUMBERS, keys) if keys else []
 
     # -- given -------------------------------------------------------------------------
 
@@ -237,8 +240,7 @@ class ShortIds:
             for put, outcome in zip(
                 puts, await self._placement.write("number.put", archive, *puts), strict=True
             ):
-                if (error := rejection_error(archive, outcome)) is not None:
-                    raise error
+                raise_if_rejected(archive, outcome)
                 there = put.record if outcome.applied else outcome.stored
                 if not isinstance(there, Record) or _artifact(there) != _artifact(put.record):
                     continue
@@ -271,10 +273,8 @@ class ShortIds:
         patience = RetryDeadline(self._placement, key.id)
         async with self._key_locks.take(COUNTERS, key, patience):
             while True:
-                with step("number.count"):
-                    (there,) = await archive.get(COUNTERS, [key])
-                if isinstance(there, Corrupt):
-                    raise CorruptRecord(archive.name, key.id, there.problem)
+                there = await self._placement.read_one("number.count", archive, COUNTERS, key)
+                raise_if_corrupt(archive, there)
                 last = int(str(there.fields["last"])) if isinstance(there, Record) else 0
                 now, stands = self._placement.now(), getattr(there, "version", 0)
                 counter = Record(
@@ -292,8 +292,7 @@ class ShortIds:
                 outcome = await self._placement.write_one("number.reserve", archive, put)
                 if outcome.applied:
                     return last + 1
-                if (error := rejection_error(archive, outcome)) is not None:
-                    raise error
+                raise_if_rejected(archive, outcome)
                 await patience.wait()
 
 

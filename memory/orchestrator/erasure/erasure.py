@@ -60,7 +60,7 @@ from memory.orchestrator.storage.outbox import (
     passages_left,
     pending_versions,
 )
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected, rejection_error
 from memory.orchestrator.storage.requests import MADE_BY
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES
 from memory.orchestrator.storage.split import CONVERSATION
@@ -151,7 +151,7 @@ class Erasure:
         See `Derivatives.held_derived`.
         """
         outbox.register(DELETE, self._delete_noted, StepLifetime.DONE)
-        outbox.register(ERASE_SCOPE, self._erase_noted)
+        outbox.register_for_records(ERASE_SCOPE, self._erase_noted)
 
     # -- one record --------------------------------------------------------------------
 
@@ -227,8 +227,7 @@ class Erasure:
                     OutboxRecord(collection, store, Tombstone(key, deletion.version, deletion.owed))
                 )
                 return True
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             await patience.wait()
 
     async def delete_at(
@@ -276,8 +275,7 @@ class Erasure:
         hold: LeaseCheck | None,
         unmake: Unmakes | None,
     ) -> dict[Key, Came]:
-        with step("delete.read"):
-            found = await store.get(collection, list(at))
+        found = await self._placement.read("delete.read", store, collection, list(at))
         came: dict[Key, Came] = dict.fromkeys(at, False)
         came |= {
             row.key: CorruptRecord(store.name, row.key.id, row.problem)
@@ -331,8 +329,7 @@ class Erasure:
             For each key, whether it was deleted, or its legal hold.
         """
         archive = self._placement.topology.archive
-        with step("delete.read"):
-            found = await archive.get(ENTRY_VERSIONS, list(at))
+        found = await self._placement.read("delete.read", archive, ENTRY_VERSIONS, list(at))
         there = [row for row in found if isinstance(row, Record) and row.version == at[row.key]]
         held = await self.holds.over(there)
         deletions = [
@@ -419,8 +416,7 @@ class Erasure:
             outcome = await self._placement.write_one("delete.unreadable", store, deletion)
             if outcome.applied:
                 return Tombstone(key, version, owed)
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             stands = outcome.version or stands
         raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
 
@@ -539,8 +535,7 @@ class Erasure:
         """Put an operation record. Returns the row that blocks it, or None."""
         archive = self._placement.topology.archive
         begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, when))
-        if (error := rejection_error(archive, begun)) is not None:
-            raise error
+        raise_if_rejected(archive, begun)
         return None if begun.applied else begun.stored
 
     def _operation(
@@ -713,8 +708,7 @@ class Erasure:
         marked: set[Key] = set()
         for source in self._placement.topology.homes:
             if keys and source is not store:
-                with step("erase.count"):
-                    rows = await source.get(collection, keys)
+                rows = await self._placement.read("erase.count", source, collection, keys)
                 marked |= {
                     row.key
                     for row in rows
@@ -725,14 +719,12 @@ class Erasure:
     async def _still_there(self, store: Store, collection: Collection, keys: Sequence[Key]) -> list[Key]:
         if not keys:
             return []
-        with step("erase.count"):
-            rows = await store.get(collection, keys)
+        rows = await self._placement.read("erase.count", store, collection, keys)
         return [row.key for row in rows if isinstance(row, Record)]
 
-    async def _erase_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _erase_noted(self, operation: Record, store: Store, owed: PendingStep) -> bool:
         """Complete an erasure that a crash interrupted."""
-        if isinstance(pending.owner, Record):
-            await self._carry_out(pending.owner)
+        await self._carry_out(operation)
         return True  # the end of the operation removed the step
 
     async def _end(self, operation: Record) -> None:

@@ -19,10 +19,9 @@ from memory.domain.scope import ScopeKind, ancestors_of
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import HOLDS, SESSIONS
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_corrupt, raise_if_rejected
 from memory.orchestrator.storage.session_keys import session_key
 from memory.orchestrator.storage.split import CONVERSATION
-from memory.orchestrator.storage.steps import step
 from memory.ports.query import Condition, Eq, Head, Query, within
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record
 from memory.ports.writes import Absent, AtVersion, Delete, Put
@@ -112,10 +111,8 @@ class LegalHoldRecords:
             RetryDeadline(self._placement, f"the hold over {over} {of}"),
         )
         while True:
-            with step("hold.read"):
-                (there,) = await archive.get(HOLDS, [key])
-            if isinstance(there, Corrupt):
-                raise CorruptRecord(archive.name, key.id, there.problem)
+            there = await self._placement.read_one("hold.read", archive, HOLDS, key)
+            raise_if_corrupt(archive, there)
             before = there if isinstance(there, Record) else None
             now, stands = self._placement.now(), getattr(there, "version", 0)
             fields = {"held_scope": entry_scope} if before is None else before.fields
@@ -144,8 +141,7 @@ class LegalHoldRecords:
             outcome = await self._placement.write_one("hold.put", archive, put if said else gone)
             if outcome.applied:
                 return record
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
             await patience.wait()
 
     # -- asked -------------------------------------------------------------------------
@@ -219,10 +215,8 @@ class LegalHoldRecords:
             p: session_key(p.tenant, p.scope.partition(":")[2]) for p in partitions if _is_of_session(p)
         }
         if of_sessions:
-            with step("hold.session"):
-                found = await self._placement.topology.archive.get(
-                    SESSIONS, list(dict.fromkeys(of_sessions.values()))
-                )
+            archive, keys = self._placement.topology.archive, list(dict.fromkeys(of_sessions.values()))
+            found = await self._placement.read("hold.session", archive, SESSIONS, keys)
             subjects = {
                 row.key: str(row.fields["subject"])
                 for row in found
@@ -233,8 +227,7 @@ class LegalHoldRecords:
 
     async def _fetch_holds(self, keys: Iterable[Key]) -> dict[Key, list[LegalHold]]:
         archive = self._placement.topology.archive
-        with step("hold.read"):
-            found = await archive.get(HOLDS, list(dict.fromkeys(keys)))
+        found = await self._placement.read("hold.read", archive, HOLDS, list(dict.fromkeys(keys)))
         for row in found:
             if isinstance(row, Corrupt):
                 raise CorruptRecord(

@@ -26,7 +26,6 @@ from memory.orchestrator.storage.entry_records import own_vector, without_own_ve
 from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.outbox import DELIVER, Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.steps import step
 from memory.ports.collections import Collection
 from memory.ports.embedder import Fingerprint
 from memory.ports.query import Condition, Eq, Everywhere, Not, Or, Query
@@ -218,8 +217,7 @@ class Reindexer:
         The records are read again first: embedding takes time, and concurrent counts
         must stay.
         """
-        with step("reindex.read"):
-            there = await store.get(collection, [record.key for record in made])
+        there = await self._placement.read("reindex.read", store, collection, [record.key for record in made])
         puts: list[Put] = []
         for new, row in zip(made, there, strict=True):
             if not isinstance(row, Record) or row.version != new.version:

@@ -37,7 +37,6 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.rollback_detection import RollbackDetector, RolledBackStore
 from memory.orchestrator.storage.split import SplitStore
 from memory.orchestrator.storage.standings import Difference, DifferenceKind, Rows, WasSetBack, difference
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
 from memory.orchestrator.storage.versions import kept_version, version_key
 from memory.orchestrator.tiering.moves import TierMover
@@ -215,8 +214,7 @@ class StoreRepair:
         """
         found: dict[Key, list[tuple[Store, Stored | None]]] = {key: [] for key in keys}
         for store in self._topology.homes:
-            with step("heal.look"):
-                rows = await store.get(collection, list(found)) if found else []
+            rows = await self._placement.read("heal.look", store, collection, list(found)) if found else []
             for key, row in zip(found, rows, strict=True):
                 found[key].append((store, row))
         return dict(found)
@@ -402,12 +400,12 @@ class StoreRepair:
         """Return the version that a record replaced, if it is kept."""
         if kind.versions is None or record.previous is None:
             return None
-        with step("heal.look"):
-            row = (
-                await self._topology.archive.get(
-                    kind.versions, [version_key(record.key.tenant, record.key.id, record.previous)]
-                )
-            )[0]
+        row = await self._placement.read_one(
+            "heal.look",
+            self._topology.archive,
+            kind.versions,
+            version_key(record.key.tenant, record.key.id, record.previous),
+        )
         return record.previous if isinstance(row, Record) else None
 
     # -- what was kept of them ---------------------------------------------------------

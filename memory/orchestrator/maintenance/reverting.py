@@ -10,12 +10,11 @@ only while it still has the version that was judged. So nothing is reverted twic
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from memory.domain import ids
 from memory.domain.errors import LegalHoldActive, MemoryTiersError, NotFound, StoreError, TooMuchContention
 from memory.domain.provenance import named_in, parts_of
 from memory.domain.revert_report import RevertedEntry, RevertReport
@@ -24,18 +23,19 @@ from memory.orchestrator.conversations.blobs.manifests import Manifests
 from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.erasure.erasure import Erasure
-from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
+from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS
 from memory.orchestrator.storage.entry_records import RESTATED, TAKEN_BACK, apply_changes, without, writer_of
-from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
-from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.operations import end_operation, new_operation
+from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.past_versions import kept_versions
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
 from memory.ports.record import Key, PendingStep, Record
-from memory.ports.writes import AtVersion, Delete, Newer, Put
+from memory.ports.store import Store
+from memory.ports.writes import Newer, Put
 
 TAKE_BACK = "take_back"
 NOT_KEPT = "the earlier version is not kept"
@@ -88,7 +88,7 @@ class SourceReverter:
         self._entries = entries
         self._erasure = erasure
         self._known = manifests.existing_ids
-        outbox.register(TAKE_BACK, self._take_back_noted)
+        outbox.register_for_records(TAKE_BACK, self._take_back_noted)
 
     async def plan(
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
@@ -121,59 +121,24 @@ class SourceReverter:
 
         If a store fails, the call raises, and a sweep does the rest.
         """
-        wanted, store, now = (
-            self._revert_request(origins, since, erase, derived, until),
-            self._placement.topology.archive,
-            self._placement.now(),
-        )
-        data: dict[str, Any] = {
-            name: getattr(wanted, name) for name in ("since", "until", "erase", "derived")
-        }
-        owed = PendingStep(TAKE_BACK, TAKE_BACK, {"tenant": tenant, "origins": list(wanted.origins), **data})
-        key = Key(
-            SYSTEM_TENANT,
-            ids.derived_id(
-                SYSTEM_TENANT, OPERATIONS_SCOPE, TAKE_BACK, tenant, str(wanted.until), *wanted.origins
-            ),
-        )
-        operation = Record(
-            key,
-            OPERATIONS_SCOPE,
-            self._placement.next_version(),
-            now,
-            now,
-            fields={"kind": TAKE_BACK},
-            tier="mid",
-            owed=(owed,),
-        )
+        wanted = self._revert_request(origins, since, erase, derived, until)
+        store, subject = self._placement.topology.archive, (tenant, str(wanted.until), *wanted.origins)
+        data = {"tenant": tenant, **asdict(wanted), "origins": list(wanted.origins)}
+        operation = new_operation(self._placement, TAKE_BACK, subject, data)
         begun = await self._placement.write_one("take_back.begin", store, Put(OPERATIONS, operation, Newer()))
-        if (error := rejection_error(store, begun)) is not None:
-            raise error
+        raise_if_rejected(store, begun)
         done = await self._carry_out(tenant, wanted)
-        await self._end(operation)
+        await end_operation("take_back.end", self._placement, operation, TAKE_BACK)
         return RevertReport(wanted.origins, False, done)
 
-    async def _take_back_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        if isinstance(pending.owner, Record):
-            data = owed.data
-            wanted = RevertRequest(
-                tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"]
-            )
-            await self._carry_out(data["tenant"], wanted)
-            await self._end(pending.owner)
-        return True
-
-    async def _end(self, operation: Record) -> None:
-        version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
-        gone = Delete(
-            OPERATIONS,
-            operation.key,
-            version,
-            AtVersion(operation.version),
-            discard_at=until,
-            settles=frozenset({TAKE_BACK}),
+    async def _take_back_noted(self, operation: Record, store: Store, owed: PendingStep) -> bool:
+        data = owed.data
+        wanted = RevertRequest(
+            tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"]
         )
-        await self._placement.write_one("take_back.end", self._placement.topology.archive, gone)
+        await self._carry_out(data["tenant"], wanted)
+        await end_operation("take_back.end", self._placement, operation, TAKE_BACK)
+        return True
 
     def _revert_request(
         self,

@@ -436,8 +436,7 @@ class Maintenance:
         report: SweepReport,
         away: set[str],
     ) -> None:
-        with step("sweep.owed"):
-            found = await store.get(collection, [row.key for row in rows])
+        found = await self._placement.read("sweep.owed", store, collection, [row.key for row in rows])
         owners = [owner for owner in found if isinstance(owner, Record | Mark | Tombstone) and owner.owed]
         for left in await self._outbox.finish_all(
             [OutboxRecord(collection, store, owner) for owner in owners], away
@@ -507,8 +506,11 @@ class Maintenance:
                 break
             looked_for = [row.key for row in rows if row.key not in found]
             refuse_away(source, away)
-            with step("sweep.source"):
-                standing = await source.get(collection, looked_for) if looked_for else []
+            standing = (
+                await self._placement.read("sweep.source", source, collection, looked_for)
+                if looked_for
+                else []
+            )
             for key, stands in zip(looked_for, standing, strict=True):
                 elsewhere = isinstance(stands, Mark) and self._placement.topology.home(stands.to) is not store
                 if stands is not None and not elsewhere:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from memory.domain import ids
@@ -20,16 +20,16 @@ from memory.domain.scope import Subtree
 from memory.domain.session import ErasedScope, ErasedTenant
 from memory.orchestrator.conversations.sessions import SessionRecords, is_of_before
 from memory.orchestrator.erasure.erasure import Erased, Erasure, Unmakes
-from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, OPERATIONS, SESSIONS, SYSTEM_TENANT
-from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
-from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, OPERATIONS, SESSIONS
+from memory.orchestrator.storage.operations import end_operation, new_operation
+from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.past_versions import is_older
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant, Under
-from memory.ports.record import JsonValue, Key, Partition, PendingStep, Record, Role
+from memory.ports.record import JsonValue, Partition, PendingStep, Record, Role
 from memory.ports.store import Store
-from memory.ports.writes import AtVersion, Delete, Newer, Put
+from memory.ports.writes import Newer, Put
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +78,8 @@ class TenantErasure:
         self._placement = placement
         self._erasure = erasure
         self._sessions = sessions
-        outbox.register(ERASE_TENANT, self._erase_noted)
-        outbox.register(ERASE_SUBTREE, self._erase_noted)
+        outbox.register_for_records(ERASE_TENANT, self._erase_noted)
+        outbox.register_for_records(ERASE_SUBTREE, self._erase_noted)
 
     async def erase(self, tenant: str) -> ErasedTenant:
         """Erase everything that a tenant has now; see `_erase_place`."""
@@ -135,38 +135,23 @@ class TenantErasure:
         if (error := done.away.get(archive.name)) is not None:
             raise error
         name = ERASE_SUBTREE if isinstance(place, Under) else ERASE_TENANT
-        said = _note_of(place)
-        key = Key(
-            SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, name, *map(str, said.values()))
-        )
-        owed, now = PendingStep(name, name, said), self._placement.now()
+        data = _note_of(place)
+        first = new_operation(self._placement, name, tuple(map(str, data.values())), data)
         while True:
-            operation = Record(
-                key,
-                OPERATIONS_SCOPE,
-                version,
-                now,
-                now,
-                fields={"kind": name},
-                tier="mid",
-                owed=(owed,),
-            )
+            operation = replace(first, version=version)
             begun = await self._placement.write_one(
                 "tenant.begin", archive, Put(OPERATIONS, operation, Newer())
             )
             if begun.applied:
                 return operation
-            if (error := rejection_error(archive, begun)) is not None:
-                raise error
+            raise_if_rejected(archive, begun)
             if isinstance(begun.stored, Record):
                 return begun.stored  # another call's, of a later moment
             version = self._placement.next_version(begun.version or 0)
 
-    async def _erase_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        if not isinstance(pending.owner, Record):
-            return True
+    async def _erase_noted(self, operation: Record, store: Store, owed: PendingStep) -> bool:
         done = _EraseProgress()
-        await self._carry_out(_place_in(owed), pending.owner, done)
+        await self._carry_out(_place_in(owed), operation, done)
         for error in done.problems:
             log.warning("an erasure of several scopes is not complete: %s", error)
             if not isinstance(error, LegalHoldActive):
@@ -182,13 +167,7 @@ class TenantErasure:
                 break
         done.goes_on = quiet < QUIET
         if not done.goes_on and all(isinstance(error, LegalHoldActive) for error in done.problems):
-            version, until = (
-                self._placement.next_version(operation.version),
-                self._placement.tombstone_until(),
-            )
-            at, settles = AtVersion(operation.version), frozenset({str(operation.fields["kind"])})
-            gone = Delete(OPERATIONS, operation.key, version, at, discard_at=until, settles=settles)
-            await self._placement.write_one("tenant.end", self._placement.topology.archive, gone)
+            await end_operation("tenant.end", self._placement, operation, str(operation.fields["kind"]))
 
     async def _round(self, place: Place, before: int, done: _EraseProgress) -> bool:
         """Erase everything older than this version; return whether there was any.

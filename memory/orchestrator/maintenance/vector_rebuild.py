@@ -19,8 +19,7 @@ from memory.orchestrator.embeddings.passages import PassageBuilder
 from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.storage.collections import MODEL
 from memory.orchestrator.storage.outbox import MAKE_PASSAGES, Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.ports.query import Everywhere, Head, IsNull, Not, Query
 from memory.ports.record import Corrupt, Key, PendingStep, Record, Role
 from memory.ports.store import Store
@@ -140,8 +139,7 @@ class VectorRebuild:
         }
         parts: dict[Key, float] = dict.fromkeys(owners.values(), 0)
         for store in self._placement.topology.homes if parts else ():
-            with step("remake.look"):
-                rows = await store.get(form.of, list(parts))
+            rows = await self._placement.read("remake.look", store, form.of, list(parts))
             for key, row in zip(parts, rows, strict=True):
                 if isinstance(row, Record | Corrupt):
                     parts[key] = max(parts[key], len(form.parts(row)) if isinstance(row, Record) else inf)
@@ -151,7 +149,5 @@ class VectorRebuild:
 
     async def _apply_writes(self, store: Store, writes: list[Put] | list[Delete]) -> list[bool]:
         outcomes = await self._placement.write("remake.write", store, *writes)
-        for outcome in outcomes:
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+        raise_if_rejected(store, *outcomes)
         return [outcome.applied for outcome in outcomes]

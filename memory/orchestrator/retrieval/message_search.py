@@ -26,7 +26,6 @@ from memory.orchestrator.storage.collections import MESSAGES, SESSIONS
 from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.session_keys import session_key
-from memory.orchestrator.storage.steps import step
 from memory.policies.entry_query import EntryQuery, SearchMode
 from memory.policies.question import Question, read
 from memory.policies.ranking.preferences import Preferences
@@ -147,12 +146,9 @@ class MessageReader:
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
         found = self._pool.measured
-        archive, keys = (
-            self._placement.topology.archive,
-            {row: Key(self._tenant, found.ids[row]) for row in rows},
-        )
-        with step("messages.read"):
-            stored = dict(zip(keys.values(), await archive.get(MESSAGES, list(keys.values())), strict=True))
+        archive = self._placement.topology.archive
+        keys = {row: Key(self._tenant, found.ids[row]) for row in rows}
+        stored = await self._placement.read_by_key("messages.read", archive, MESSAGES, list(keys.values()))
         there = await self._there(
             [
                 one
@@ -178,11 +174,12 @@ class MessageReader:
             of_sessions.setdefault(
                 session_key(row.key.tenant, str(row.fields["conversation_id"])), []
             ).append(row)
-        with step("session.read"):
-            found = (
-                await self._placement.topology.archive.get(SESSIONS, list(of_sessions)) if of_sessions else []
-            )
-        sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
+        found = await self._placement.read_by_key(
+            "session.read", self._placement.topology.archive, SESSIONS, list(of_sessions)
+        )
+        sessions = [
+            row for row in found.values() if isinstance(row, Record) and not self._sessions.is_over(row)
+        ]
         logs: list[tuple[Log, list[Event]]] = [
             (log := self._sessions.log(row), log.events_of(of_sessions[row.key])) for row in sessions
         ]

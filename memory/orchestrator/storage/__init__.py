@@ -25,6 +25,7 @@ __all__ = [
     "key_locks",
     "kinds",
     "lease",
+    "operations",
     "outbox",
     "partial_answers",
     "past_versions",

@@ -61,8 +61,7 @@ class Cache:
             return CacheLookup(None, None, "", now)
         epoch = store.epoch
         try:
-            with step("cache.look"):
-                stamp = (await store.get(collection, [key]))[0]
+            stamp = await self._placement.read_one("cache.look", store, collection, key)
         except StoreError as error:
             log.warning("cache '%s' is bypassed: %s", store.name, error)
             return CacheLookup(None, None, "", now)

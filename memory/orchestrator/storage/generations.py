@@ -132,10 +132,9 @@ class Generations:
 
         The result is None once the erasure is forgotten.
         """
-        with step("erase.find"):
-            row = (
-                await self._placement.topology.archive.get(OPERATIONS, [operation_key(partition, generation)])
-            )[0]
+        row = await self._placement.read_one(
+            "erase.find", self._placement.topology.archive, OPERATIONS, operation_key(partition, generation)
+        )
         return row if isinstance(row, Record) else None
 
     async def lives_on(self, record: Record, home: Store) -> bool:

@@ -21,7 +21,6 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import BORN_IN, LIFE
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.requests import CREATED_OVER, UNDONE
-from memory.orchestrator.storage.steps import step
 from memory.ports.record import Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion
@@ -91,8 +90,7 @@ class IdReuse:
         """
         key, highest, is_before = tombstone.key, 0, True
         for store in self._placement.topology.since(born_in):
-            with step("life.tombstones"):
-                row = (await store.get(ENTRIES, [key]))[0]
+            row = await self._placement.read_one("life.tombstones", store, ENTRIES, key)
             is_before = is_before and store is not home
             if is_before and isinstance(row, Tombstone):
                 return None

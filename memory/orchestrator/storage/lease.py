@@ -14,7 +14,6 @@ from memory.domain import ids
 from memory.domain.errors import StoreError
 from memory.orchestrator.storage.collections import LEASES, SYSTEM_TENANT
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.steps import step
 from memory.ports.record import FieldValue, Key, Record
 from memory.ports.writes import Absent, AtVersion, Put
 
@@ -81,8 +80,7 @@ class Lease:
             self._placement.settings.lease,
         )
         key = lease_key()
-        with step("lease.read"):
-            stands = (await archive.get(LEASES, [key]))[0]
+        stands = await self._placement.read_one("lease.read", archive, LEASES, key)
         of_another = self._held is None or getattr(stands, "version", 0) != self._held.version
         if isinstance(stands, Record) and of_another and now < stands.fields["until"] <= now + 2 * length:  # type: ignore[operator]
             return None

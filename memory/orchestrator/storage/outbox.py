@@ -30,7 +30,7 @@ from memory.orchestrator.storage.collections import MODEL, SAID
 from memory.orchestrator.storage.entry_records import has_parts, parts_before, parts_in
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.kinds import Kind
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import refuse_away
 from memory.orchestrator.storage.versions import version_key
@@ -121,6 +121,7 @@ Came: TypeAlias = "bool | Exception"
 will show. An exception: the reason why it cannot be done.
 """
 Handler: TypeAlias = Callable[[OutboxRecord, PendingStep], Awaitable[bool]]
+RecordHandler: TypeAlias = Callable[[Record, Store, PendingStep], Awaitable[bool]]
 Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
 """Carries out a step of several owners in one call."""
 FindIdle: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Item]]]
@@ -159,6 +160,16 @@ class Outbox:
         self._until[name] = until
         if until is StepLifetime.DONE:
             self._generations.carried |= {name}
+
+    def register_for_records(
+        self, name: str, handler: RecordHandler, until: StepLifetime = StepLifetime.ERASED
+    ) -> None:
+        """Register a handler of steps that are done where their record is gone."""
+
+        async def handle(pending: OutboxRecord, owed: PendingStep) -> bool:
+            return not isinstance(pending.owner, Record) or await handler(pending.owner, pending.store, owed)
+
+        self.register(name, handle, until)
 
     def register_together(
         self,
@@ -515,8 +526,7 @@ class Outbox:
         Raises:
             StoreError: The store refused the write.
         """
-        if (error := rejection_error(store, outcome)) is not None:
-            raise error
+        raise_if_rejected(store, outcome)
         if (
             outcome.status is Status.REJECTED
         ):  # the scope was erased there: with the owner, or before the owner was born
@@ -616,8 +626,7 @@ class Outbox:
         Versions whose row does not name its predecessor are left out.
         """
         walked |= found.keys()
-        with step("hanging.walk"):
-            rows = await archive.get(collection, list(found)) if found else []
+        rows = await self._placement.read("hanging.walk", archive, collection, list(found)) if found else []
         deletes: list[Delete] = []
         before: list[int] = []
         for (key, version), row in zip(found.items(), rows, strict=True):

@@ -236,6 +236,22 @@ class Placement:
         marked = located.mark is not None and self.topology.home(located.mark.to) is store
         return row.role is Role.ARRIVING and marked
 
+    async def read(
+        self, name: str, store: Store, collection: Collection, keys: Sequence[Key]
+    ) -> Sequence[Stored | None]:
+        """Return what one store holds under each key, as a named step."""
+        with step(name):
+            return await store.get(collection, keys)
+
+    async def read_one(self, name: str, store: Store, collection: Collection, key: Key) -> Stored | None:
+        return (await self.read(name, store, collection, [key]))[0]
+
+    async def read_by_key(
+        self, name: str, store: Store, collection: Collection, keys: Sequence[Key]
+    ) -> dict[Key, Stored | None]:
+        rows = await self.read(name, store, collection, keys) if keys else []
+        return dict(zip(keys, rows, strict=True))
+
     async def pages(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
         """Yield every page of a query, as a named step.
 
@@ -322,6 +338,20 @@ class Placement:
 
     async def write_one(self, name: str, store: Store, write: Write) -> Outcome:
         return (await self.write(name, store, write))[0]
+
+
+def raise_if_corrupt(store: Store, *rows: Stored | None) -> None:
+    """Raise the error of the first row that cannot be read."""
+    for row in rows:
+        if isinstance(row, Corrupt):
+            raise CorruptRecord(store.name, row.key.id, row.problem)
+
+
+def raise_if_rejected(store: Store, *outcomes: Outcome) -> None:
+    """Raise the error of the first rejected write. See `rejection_error`."""
+    for outcome in outcomes:
+        if (error := rejection_error(store, outcome)) is not None:
+            raise error
 
 
 def rejection_error(store: Store, outcome: Outcome) -> StoreError | None:

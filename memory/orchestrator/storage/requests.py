@@ -22,7 +22,7 @@ from memory.domain.errors import Conflict, RequestIdReused, StoreError
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import REQUESTS
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.versions import CLOCK_SKEW, version_at
 from memory.policies.visibility import is_expired
 from memory.ports.query import Has, Query, within
@@ -176,8 +176,7 @@ class Requests:
             if outcome.applied:
                 record = replace(record, generation=outcome.generation)
                 return BegunRequest(record, _mark(request, record, repeats=False))
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
             there = outcome.stored
             if isinstance(there, Record) and not is_expired(there, now):
                 if there.body.get("digest") != request.digest:
@@ -272,8 +271,7 @@ class Requests:
         try:
             put = Put(REQUESTS, record, AtVersion(before.version))
             outcome = await self._placement.write_one("request.end", archive, put)
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
         except StoreError as error:
             log.warning("the result of request %s was not noted: %s", before.key.id, error)
 

@@ -25,7 +25,6 @@ from memory.domain.results import ResultMixin
 from memory.domain.time import moment
 from memory.orchestrator.storage.collections import SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
 from memory.ports.record import Key, Record
 from memory.ports.store import Store
@@ -232,8 +231,7 @@ class RollbackDetector:
                 found[store] = _Note(self._placement.nonce())
                 continue
             try:
-                with step("setback.look"):
-                    row = (await store.get(SETTINGS, [KEY]))[0]
+                row = await self._placement.read_one("setback.look", store, SETTINGS, KEY)
             except StoreError as error:
                 log.debug("the rollback note of store '%s' was not read: %s", store.name, error)
                 continue

@@ -17,7 +17,6 @@ from memory.domain import ids
 from memory.domain.errors import MemoryTiersError, StoreError
 from memory.orchestrator.storage.collections import ENTRIES, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
 from memory.policies.routing import TIERS
 from memory.ports.query import Eq, Everywhere, Query
@@ -174,8 +173,7 @@ class StoreNotes:
                 found[store] = None
             elif store.name not in self._away:
                 try:
-                    with step("stores.look"):
-                        (row,) = await store.get(SETTINGS, [KEY])
+                    row = await self._placement.read_one("stores.look", store, SETTINGS, KEY)
                 except StoreError as error:
                     log.debug(
                         "the note of which stores serve together cannot be read from store '%s': %s",

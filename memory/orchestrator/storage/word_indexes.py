@@ -63,8 +63,7 @@ class WordIndexes:
         ]
 
     async def _rebuild(self, store: Store) -> bool:
-        with step("words.check"):
-            there = (await store.get(SETTINGS, [KEY]))[0]
+        there = await self._placement.read_one("words.check", store, SETTINGS, KEY)
         note = there if isinstance(there, Record) else None
         if note is not None and note.body.get("tokenizer") == TOKENIZER:
             return False

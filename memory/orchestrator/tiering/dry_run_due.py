@@ -17,7 +17,6 @@ from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.erasure.erasure import DELETE, ERASE_SCOPE, Erasure
 from memory.orchestrator.storage.collections import ENTRIES, SESSIONS
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
 from memory.orchestrator.tiering.plan import PlanBuilder
 from memory.orchestrator.tiering.promotion import Promotion
@@ -90,8 +89,9 @@ class DryRunDueWork:
         self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: PlanBuilder
     ) -> None:
         for start in range(0, len(rows), READ_AT_ONCE):
-            with step("plan.owed"):
-                found = await store.get(collection, [row.key for row in rows[start : start + READ_AT_ONCE]])
+            found = await self._placement.read(
+                "plan.owed", store, collection, [row.key for row in rows[start : start + READ_AT_ONCE]]
+            )
             owners = [one for one in found if isinstance(one, Record | Mark | Tombstone)]
             for owner in owners:
                 for owed in owner.owed:
@@ -176,8 +176,7 @@ class DryRunDueWork:
     ) -> None:
         at = {row.key: row.version for row in rows if not planning.ahead.knows(collection, row.key)}
         try:
-            with step("plan.expired"):
-                found = await store.get(collection, list(at))
+            found = await self._placement.read("plan.expired", store, collection, list(at))
             planning.waits(
                 *(
                     f"{row.key.id} stays: its record in store '{store.name}' is corrupt"

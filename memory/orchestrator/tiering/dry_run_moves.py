@@ -12,7 +12,6 @@ from memory.domain.errors import StoreError, StoreUnavailable
 from memory.orchestrator.enrichment.enrichment import ENRICH
 from memory.orchestrator.storage.outbox import CACHE, DELIVER
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.plan import PlanBuilder
 from memory.policies.routing import is_later_tier
 from memory.ports.base import record_bytes
@@ -52,8 +51,7 @@ class DryRunMoves:
             one.key: one for one in await self._placement.locate_many(collection, standing, partial=True)
         }
         try:
-            with step("plan.target"):
-                there = dict(zip(keys, await target.get(collection, keys), strict=True))
+            there = await self._placement.read_by_key("plan.target", target, collection, keys)
         except StoreError as error:
             return {key: StayReason(str(error), isinstance(error, StoreUnavailable)) for key in keys}
         for key in standing:

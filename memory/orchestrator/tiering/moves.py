@@ -34,7 +34,6 @@ from memory.orchestrator.storage.outbox import (
     replicas,
 )
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import refuse_away
 from memory.policies.routing import TIERS, is_later_tier
 from memory.ports.collections import Collection
@@ -234,8 +233,9 @@ class TierMover:
         arriving = [record for record in records if record.key not in steps]
         if not arriving:
             return steps
-        with step("move.verify"):
-            found = await target.get(collection, [record.key for record in arriving])
+        found = await self._placement.read(
+            "move.verify", target, collection, [record.key for record in arriving]
+        )
         sound = [record for record, copy in zip(arriving, found, strict=True) if _has_come(copy, record)]
         released = await self._release(collection, sound, copies, source, target, away) if sound else {}
         return dict.fromkeys([record.key for record in arriving], AGAIN) | steps | released

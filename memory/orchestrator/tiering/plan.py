@@ -232,8 +232,7 @@ async def plan_of(
     plan, ahead = Plan(placement.now()), DryRunState(placement.topology, keeps)
     planning = PlanBuilder(plan, ahead, DryRunQuotas(quotas, ahead))
     try:
-        with step("plan.archive"):
-            await placement.topology.archive.get(LEASES, [lease_key()])
+        await placement.read("plan.archive", placement.topology.archive, LEASES, [lease_key()])
         for planner in planners:
             await planner.plan(planning)
     except StoreError as error:

@@ -10,27 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from memory.domain import ids
 from memory.domain.errors import MemoryTiersError, NotFound, StoreError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.conversations.log.events import EventType
 from memory.orchestrator.conversations.sessions import END, SessionRecords
 from memory.orchestrator.conversations.window_exits import LEAVE
-from memory.orchestrator.storage.collections import LEASES, MESSAGES, OPERATIONS, SYSTEM_TENANT
-from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
+from memory.orchestrator.storage.collections import LEASES, MESSAGES, OPERATIONS
 from memory.orchestrator.storage.lease import lease_key
+from memory.orchestrator.storage.operations import end_operation, new_operation
 from memory.orchestrator.storage.outbox import Came, Item, Outbox
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
 from memory.ports.query import And, Eq, Gt, Query, within
-from memory.ports.record import Corrupt, Key, Partition, PendingStep, Record, Standing
-from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Put, When
+from memory.ports.record import Corrupt, Partition, PendingStep, Record, Standing
+from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Put, When
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +94,20 @@ class SessionClosing:
 
         An end that is pending already then also covers the later entries.
         """
-        now, archive, version = (
-            self._placement.now(),
+        archive, data = (
             self._placement.topology.archive,
-            self._placement.next_version(),
+            {"tenant": tenant, "session_id": scope.id, "until": micros(until)},
         )
-        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, END, tenant, scope.id))
-        owed = PendingStep(END, END, {"tenant": tenant, "session_id": scope.id, "until": micros(until)})
+        operation = new_operation(self._placement, END, (tenant, scope.id), data)
         when: When = Absent()
         while True:
-            operation = Record(
-                key, OPERATIONS_SCOPE, version, now, now, fields={"kind": END}, tier="mid", owed=(owed,)
-            )
             noted = await self._placement.write_one("end.note", archive, Put(OPERATIONS, operation, when))
             if noted.applied:
                 return
-            if (error := rejection_error(archive, noted)) is not None:
-                raise error
+            raise_if_rejected(archive, noted)
             there = noted.stored
             if isinstance(there, Record) and any(
-                other.data["until"] >= owed.data["until"] for other in there.owed
+                other.data["until"] >= data["until"] for other in there.owed
             ):
                 return  # another call stored a later moment
             when = (
@@ -125,9 +117,8 @@ class SessionClosing:
                 if isinstance(there, Corrupt)
                 else AtVersion(there.version)
             )
-            version = self._placement.next_version(
-                noted.version or 0
-            )  # the clock of its writer may be ahead of this one
+            # The clock of its writer may be ahead of this one.
+            operation = replace(operation, version=self._placement.next_version(noted.version or 0))
 
     # -- what is owed ------------------------------------------------------------------
 
@@ -139,8 +130,7 @@ class SessionClosing:
         """
         try:
             for store in self._placement.topology.homes:
-                with step("end.answers"):
-                    await store.get(LEASES, [lease_key()])
+                await self._placement.read("end.answers", store, LEASES, [lease_key()])
         except StoreError as error:
             return [error] * len(items)
         came: list[Came] = []
@@ -168,19 +158,8 @@ class SessionClosing:
             waiting += ["messages that left its window are not handled yet"] if leaving else []
             if waiting:
                 raise SessionEndDeferred("; ".join(waiting))
-        if "tenant" in owed.data and isinstance(
-            owner, Record
-        ):  # the record of a finished operation is deleted, because it names the session
-            version, until = self._placement.next_version(owner.version), self._placement.tombstone_until()
-            gone = Delete(
-                OPERATIONS,
-                owner.key,
-                version,
-                AtVersion(owner.version),
-                discard_at=until,
-                settles=frozenset({END}),
-            )
-            await self._placement.write_one("end.over", self._placement.topology.archive, gone)
+        if "tenant" in owed.data and isinstance(owner, Record):
+            await end_operation("end.over", self._placement, owner, END)
         return True
 
     async def due_end(self, owner: Standing, owed: PendingStep) -> PendingSessionEnd | None:

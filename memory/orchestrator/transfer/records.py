@@ -47,7 +47,6 @@ from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import kept_versions, same_life
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.sources import with_notes, with_sources
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.entry_filters import UNSEARCHED
@@ -213,13 +212,13 @@ class Transfer:
                 list[Record](),
             )
             for start in range(0, len(keys), READ_AT_ONCE):
-                with step("artifacts.read"):
-                    chunks = await archive.get(ARTIFACTS, keys[start : start + READ_AT_ONCE])
+                chunks = await self._placement.read(
+                    "artifacts.read", archive, ARTIFACTS, keys[start : start + READ_AT_ONCE]
+                )
                 found += [chunk for chunk in chunks if isinstance(chunk, Record)]
             if len(found) == len(keys):
                 return row, found
-            with step("log.read"):
-                (now,) = await archive.get(MESSAGES, [row.key])
+            now = await self._placement.read_one("log.read", archive, MESSAGES, row.key)
             if not isinstance(now, Record):
                 return None, []
             if now.version == row.version:

@@ -44,7 +44,6 @@ from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, SESSION
 from memory.orchestrator.storage.kinds import Kind
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.session_keys import scope_of, session_key
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.transfer.records import DELETED, TAKEN, THERE, WRITTEN, Fate, RestoreResult
 from memory.ports.record import JsonValue, Key, Record, Stored, Tombstone
 from memory.ports.writes import Absent, Outcome, Put, Status
@@ -190,8 +189,7 @@ class SessionRestorer:
         archive = self._placement.topology.archive
         named = [session_key(record.key.tenant, str(record.fields["conversation_id"])) for record in records]
         keys = list(dict.fromkeys(named))
-        with step("session.read"):
-            sessions = dict(zip(keys, await archive.get(SESSIONS, keys) if keys else [], strict=True))
+        sessions = await self._placement.read_by_key("session.read", archive, SESSIONS, keys)
         fates: list[RestoreResult] = []
         puts: list[tuple[int, Put]] = []
         refusal: QuotaExceeded | None = None
@@ -246,8 +244,7 @@ class SessionRestorer:
         stored.
         """
         archive, event = self._placement.topology.archive, event_of(record)
-        with step("log.read"):
-            (there,) = await archive.get(MESSAGES, [record.key])
+        there = await self._placement.read_one("log.read", archive, MESSAGES, record.key)
         if there is not None:
             return _existing_fate(record, there)
         lacking = [chunk for chunk in chunks_of(event.draft.artifacts) if chunk not in texts]

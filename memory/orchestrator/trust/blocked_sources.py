@@ -20,8 +20,7 @@ from memory.domain.provenance import ORIGIN_KINDS, parts_of
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import SETTINGS
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.ports.query import And, Condition, Eq, Ge, Has, IsNull, Not, Or, all_of
 from memory.ports.record import Corrupt, Key, Record
 from memory.ports.writes import Absent, AtVersion, Put
@@ -133,8 +132,7 @@ class BlockedSources:
             if outcome.applied:
                 self._remember(tenant, BlockedSourceList(self._placement.now(), _sources(record)))
                 return
-            if (error := rejection_error(archive, outcome)) is not None:
-                raise error
+            raise_if_rejected(archive, outcome)
             await patience.wait()
 
     # -- asked -------------------------------------------------------------------------
@@ -176,8 +174,7 @@ class BlockedSources:
 
     async def _read(self, tenant: str) -> tuple[Record | None, BlockedSourceList]:
         archive, now = self._placement.topology.archive, self._placement.now()
-        with step("distrust.read"):
-            (there,) = await archive.get(SETTINGS, [_key(tenant)])
+        there = await self._placement.read_one("distrust.read", archive, SETTINGS, _key(tenant))
         if isinstance(there, Corrupt):
             raise CorruptRecord(
                 archive.name, there.key.id, f"it says which sources are blocked ({there.problem})"

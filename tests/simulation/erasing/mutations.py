@@ -8,12 +8,12 @@ from memory.orchestrator.conversations import sessions
 from memory.orchestrator.entries import scratchpads
 from memory.orchestrator.erasure import erasure
 from memory.orchestrator.maintenance import tenant_erasure
-from memory.orchestrator.storage import past_versions
+from memory.orchestrator.storage import operations, past_versions
 from tests.support.mutations import Mutation
 
 MUTATIONS: dict[str, Mutation] = {
     "nobody-goes-on-with-what-a-dead-eraser-left": Mutation(
-        tenant_erasure, "TenantErasure._begin", "owed=(owed,)", "owed=()"
+        operations, "new_operation", "owed=(PendingStep(step, step, data),)", "owed=()"
     ),
     "what-a-clock-wrote-that-is-ahead-is-spared": Mutation(
         tenant_erasure, "TenantErasure._begin", "head.version + 1 for head", "0 for head"

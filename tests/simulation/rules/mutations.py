@@ -69,11 +69,11 @@ MUTATIONS: dict[str, Mutation] = {
     "a-hold-is-read-once": Mutation(
         legal_holds,
         "LegalHoldRecords._fetch_holds",
-        "        found = await archive.get(HOLDS, list(dict.fromkeys(keys)))\n",
-        "        read = self.__dict__.setdefault('read', {})\n"
-        "        if tuple(keys) not in read:\n"
-        "            read[tuple(keys)] = await archive.get(HOLDS, list(dict.fromkeys(keys)))\n"
-        "        found = read[tuple(keys)]\n",
+        '    found = await self._placement.read("hold.read", archive, HOLDS, list(dict.fromkeys(keys)))\n',
+        "    read = self.__dict__.setdefault('read', {})\n"
+        "    if tuple(keys) not in read:\n"
+        '        read[tuple(keys)] = await self._placement.read("hold.read", archive, HOLDS, [*dict.fromkeys(keys)])\n'
+        "    found = read[tuple(keys)]\n",
     ),
     "a-hold-is-read-before-and-not-when-something-is-deleted": Mutation(
         erasure, "Erasure._delete_at", "await self.holds.over(going)", "{}"

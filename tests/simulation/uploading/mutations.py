@@ -207,7 +207,7 @@ MUTATIONS: dict[str, Mutation] = {
             "what-a-sweep-finds-named-is-given-up": Mutation(
                 uploads,
                 "Uploads._look_noted",
-                "if await self._is_named(pending.store, reservation):",
+                "if await self._is_named(store, reservation):",
                 "if False:",
             ),
         }.items()

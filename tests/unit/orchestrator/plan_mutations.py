@@ -108,7 +108,10 @@ SHOWN_BY_ONE_TEST = {
         "self._placement.topology.home('mid')",
     ),
     "a sweep needs no archive": Mutation(
-        plan, "plan_of", "await placement.topology.archive.get(LEASES, [lease_key()])", "pass"
+        plan,
+        "plan_of",
+        'await placement.read("plan.archive", placement.topology.archive, LEASES, [lease_key()])',
+        "pass",
     ),
     "what waits for an advisor moves": Mutation(
         dry_run_moves,

@@ -18,7 +18,8 @@ from memory.orchestrator.maintenance import vector_rebuild
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.policies.entry_query import EntryQuery
 from memory.ports.record import Key
-from memory.ports.writes import Newer, Put
+from memory.ports.store import Store
+from memory.ports.writes import Newer, Outcome, Put
 from tests.support.long_texts import astray
 from tests.unit.orchestrator.conversations import meant
 from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder
@@ -563,6 +564,10 @@ async def test_passages_are_nobodys_business_where_no_embedder_ever_was(world: W
     assert await world.owed() == 0
 
 
+def _refuse_as_full(store: Store, *_: Outcome) -> None:
+    raise StoreUnavailable(store.name, "full")
+
+
 async def test_a_store_that_refuses_passages_ends_a_comparison_that_is_called_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -573,9 +578,7 @@ async def test_a_store_that_refuses_passages_ends_a_comparison_that_is_called_ag
         await noted(world)
         world.long.state.restore(backup)
         with monkeypatch.context() as patched:
-            patched.setattr(
-                vector_rebuild, "rejection_error", lambda store, _: StoreUnavailable(store.name, "full")
-            )
+            patched.setattr(vector_rebuild, "raise_if_rejected", _refuse_as_full)
             assert "full" in (await world.engine.repair.compare(repair=True)).error
         assert await named(world) == ["long"]
         assert (await world.engine.repair.compare(repair=True)).ok

@@ -29,7 +29,7 @@ from memory.orchestrator.entries import scratchpads
 from memory.orchestrator.erasure import erasure
 from memory.orchestrator.maintenance import tenant_erasure
 from memory.orchestrator.maintenance.tenant_erasure import TenantErasure
-from memory.orchestrator.storage import generations
+from memory.orchestrator.storage import generations, operations
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, HOLDS, OPERATIONS, SCRATCHPADS
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.past_versions import is_older
@@ -352,7 +352,9 @@ async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_befor
 # -- mutations -----------------------------------------------------------------------------
 
 MUTATIONS = {
-    "the operation owes nothing": Mutation(tenant_erasure, "TenantErasure._begin", "owed=(owed,)", "owed=()"),
+    "the operation owes nothing": Mutation(
+        operations, "new_operation", "owed=(PendingStep(step, step, data),)", "owed=()"
+    ),
     "an entry that was changed since stays": Mutation(
         tenant_erasure, "TenantErasure._round", "await self._delete(place, store, record, done)", "pass"
     ),

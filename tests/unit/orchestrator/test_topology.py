@@ -131,14 +131,16 @@ async def test_vectors_of_another_embedder_are_refused_and_the_stores_closed() -
     world.embedder = embedder()
     same = world.another_engine()
     await same.open()
-    assert await same.embeddings.fingerprint_in(world.long) == await world.embedder.fingerprint()
+    note = await same.embeddings.read_note_in(world.long)
+    assert note is not None
+    assert note.model == await world.embedder.fingerprint()
 
 
 async def test_a_store_opened_without_an_embedder_takes_any_later() -> None:
     world = World()
     async with world:
         assert world.engine.embeddings.on is False
-        assert await world.engine.embeddings.fingerprint_in(world.long) is None
+        assert await world.engine.embeddings.read_note_in(world.long) is None
         await world.write("abc")
         assert await world.search("abc") == ["abc"]
     world.embedder = embedder()
@@ -155,7 +157,7 @@ async def test_an_embedder_with_more_dimensions_than_a_store_takes_is_refused() 
 
 async def test_stores_that_take_no_vectors_are_not_asked_about_them() -> None:
     async with World(short=replace(DURABLE, semantic=False), embedder=embedder()) as world:
-        assert await world.engine.embeddings.fingerprint_in(world.short) is None
+        assert await world.engine.embeddings.read_note_in(world.short) is None
         await world.write("aaa")
         assert await world.search("aaa") == ["aaa"]
 

@@ -27,8 +27,7 @@ from memory.domain import ids
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import RESERVATIONS
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
-from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.ports.query import Query, within
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, PendingStep, Record, Stored
 from memory.ports.store import Store
@@ -134,9 +133,9 @@ class Balances:
 
     async def fetch_stored(self, tenant: str) -> Stored | None:
         """Return the stored record at the key of a tenant's balance."""
-        with step("artifacts.reserved"):
-            (there,) = await self._store.get(RESERVATIONS, [balance_key(tenant)])
-        return there
+        return await self._placement.read_one(
+            "artifacts.reserved", self._store, RESERVATIONS, balance_key(tenant)
+        )
 
     async def change(self, tenant: str, change: Callable[[Balance], Balance]) -> None:
         """Change the balance; repeat if another process changed it meanwhile."""
@@ -188,8 +187,7 @@ class Balances:
         """
         put = Put(RESERVATIONS, record, when, settles=frozenset() if record.owed else frozenset({SETTLE}))
         outcome = await self._placement.write_one("artifacts.balance", self._store, put)
-        if (error := rejection_error(self._store, outcome)) is not None:
-            raise error
+        raise_if_rejected(self._store, outcome)
         met = isinstance(outcome.stored, Record) and outcome.stored.body.get("nonce") == record.body["nonce"]
         return record if outcome.applied or met else None, outcome
 
@@ -272,8 +270,7 @@ class Balances:
             outcomes = await self._placement.write("artifacts.recount", self._store, *puts)
             left = []
             for put, outcome in zip(puts, outcomes, strict=True):
-                if (error := rejection_error(self._store, outcome)) is not None:
-                    raise error
+                raise_if_rejected(self._store, outcome)
                 if outcome.applied:
                     done.append(put.record)
                 elif isinstance(outcome.stored, Record):

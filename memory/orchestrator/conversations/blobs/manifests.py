@@ -48,7 +48,7 @@ from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_corrupt, raise_if_rejected
 from memory.orchestrator.storage.requests import (
     CREATED_OVER,
     RequestMark,
@@ -58,7 +58,6 @@ from memory.orchestrator.storage.requests import (
 )
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.split import CONVERSATION
-from memory.orchestrator.storage.steps import step
 from memory.ports.query import Eq, In, Order, Query, Tenant, within
 from memory.ports.record import (
     Corrupt,
@@ -152,7 +151,7 @@ class Manifests:
         outbox.register(CLEAR, self._clear_noted)
         outbox.register(DROP, self._drop_noted)
         outbox.register(DROP_CHUNKS, self._drop_chunks_noted)
-        outbox.register(LOOK, self._look_noted)
+        outbox.register_for_records(LOOK, self._look_noted)
         erasure.also.append(self._gone_with)
 
     @property
@@ -324,8 +323,7 @@ class Manifests:
 
         The upload's life is updated then. Raises `NotFound` if the session has ended.
         """
-        if (error := rejection_error(self._store, outcome)) is not None:
-            raise error
+        raise_if_rejected(self._store, outcome)
         if outcome.status is not Status.REJECTED:
             return False
         life = life_of(await self._sessions.record(upload.life.tenant, upload.life.session_id))
@@ -462,11 +460,8 @@ class Manifests:
         chunks = {"scope": scope, "upload": upload, "bytes": bytes_of(reservation)}
         await self._reservations.give_up(reservation, PendingStep(DROP_CHUNKS, DROP_CHUNKS, chunks))
 
-    async def _look_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _look_noted(self, reservation: Record, store: Store, owed: PendingStep) -> bool:
         """Finish the upload of a writer that died, or wait for a slow one."""
-        reservation = pending.owner
-        if not isinstance(reservation, Record):
-            return True
         key = Key(reservation.key.tenant, str(reservation.fields["manifest"]))
         manifest = await self._fetch_stored(key)
         if isinstance(manifest, Record) and manifest.fields.get("upload") == reservation.fields["upload"]:
@@ -671,10 +666,8 @@ class Manifests:
         """Return up to `PORTION` chunks from this number on; none from `last` on."""
         tenant, scope, upload = manifest.key.tenant, manifest.scope, str(manifest.fields["upload"])
         numbers = range(start, min(start + PORTION, int(manifest.body["chunks"]) if last is None else last))
-        with step("artifacts.read"):
-            rows = await self._store.get(
-                ARTIFACTS, [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers]
-            )
+        keys = [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers]
+        rows = await self._placement.read("artifacts.read", self._store, ARTIFACTS, keys)
         portion = [
             data
             for row in rows
@@ -694,14 +687,11 @@ class Manifests:
         return CorruptRecord(self._store.name, artifact_id, "some of its bytes are missing or damaged")
 
     async def _fetch_stored(self, key: Key) -> Stored | None:
-        with step("artifacts.read"):
-            (there,) = await self._store.get(MANIFESTS, [key])
-        return there
+        return await self._placement.read_one("artifacts.read", self._store, MANIFESTS, key)
 
     async def _fetch_readable(self, key: Key) -> Stored | None:
         there = await self._fetch_stored(key)
-        if isinstance(there, Corrupt):
-            raise CorruptRecord(self._store.name, key.id, there.problem)
+        raise_if_corrupt(self._store, there)
         return there
 
     # -- deleting ----------------------------------------------------------------------
@@ -726,8 +716,7 @@ class Manifests:
                     OutboxRecord(MANIFESTS, self._store, Tombstone(manifest.key, gone.version, gone.owed))
                 )
                 return True
-            if (error := rejection_error(self._store, outcome)) is not None:
-                raise error
+            raise_if_rejected(self._store, outcome)
             await patience.wait()
 
     def _deletion(self, manifest: Record) -> Delete:

@@ -31,7 +31,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from memory.domain import ids
-from memory.domain.errors import CorruptRecord, MemoryTiersError, QuotaExceeded
+from memory.domain.errors import MemoryTiersError, QuotaExceeded
 from memory.domain.time import micros
 from memory.orchestrator.conversations.blobs.balances import (
     RESERVATIONS_SCOPE,
@@ -49,12 +49,11 @@ from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.storage.collections import RESERVATIONS
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_corrupt, raise_if_rejected
 from memory.orchestrator.storage.steps import step
 from memory.policies.quotas import Quota
 from memory.ports.query import And, Eq, Lt, Query, within
 from memory.ports.record import (
-    Corrupt,
     FieldValue,
     JsonValue,
     Key,
@@ -241,8 +240,7 @@ class Reservations:
     async def _put(self, reservation: Record, when: Absent | AtVersion) -> Record:
         put = Put(RESERVATIONS, reservation, when, settles=frozenset() if reservation.owed else LOOKS)
         outcome = await self._placement.write_one("artifacts.reservation", self._store, put)
-        if (error := rejection_error(self._store, outcome)) is not None:
-            raise error
+        raise_if_rejected(self._store, outcome)
         if outcome.applied or _is_as(outcome.stored, reservation):
             return reservation
         if isinstance(outcome.stored, Record) and outcome.stored.owed:
@@ -365,9 +363,7 @@ class Reservations:
             for row in reservations
         ]
         outcomes = await self._placement.write("artifacts.return", self._store, *deletes)
-        for outcome in outcomes:
-            if (error := rejection_error(self._store, outcome)) is not None:
-                raise error
+        raise_if_rejected(self._store, *outcomes)
         return [
             Tombstone(one.key, one.version, owed)
             for one, outcome in zip(deletes, outcomes, strict=True)
@@ -425,8 +421,7 @@ class Reservations:
         ]
         outcomes = await self._placement.write("artifacts.reservation", self._store, *puts)
         for outcome in outcomes:
-            if (error := rejection_error(self._store, outcome)) is not None:
-                raise error
+            raise_if_rejected(self._store, outcome)
             if not (
                 outcome.applied or isinstance(outcome.stored, Record)
             ):  # a driver's second attempt meets itself
@@ -455,18 +450,14 @@ class Reservations:
             *rows, stands = await self._store.get(RESERVATIONS, keys)
         if not is_readable(stands) or not set(uploads) <= uploads_named(stands):
             await self.see(tenant, uploads)
-        for row in rows:
-            if isinstance(row, Corrupt):
-                raise CorruptRecord(self._store.name, row.key.id, row.problem)
+        raise_if_corrupt(self._store, *rows)
         under_way = [row for row in rows if isinstance(row, Record) and row.owed]
         outcomes = (
             await self._placement.write("artifacts.hold", self._store, *map(self._hold_put, under_way))
             if under_way
             else []
         )
-        for outcome in outcomes:
-            if (error := rejection_error(self._store, outcome)) is not None:
-                raise error
+        raise_if_rejected(self._store, *outcomes)
         mine = [row for row, outcome in zip(under_way, outcomes, strict=True) if outcome.applied]
 
         def remove_uploads(balance: Balance) -> Balance:
@@ -527,8 +518,7 @@ class Reservations:
             put, record=replace(put.record, fields={**there.fields, "bytes": min(left, bytes_of(there))})
         )
         outcome = await self._placement.write_one("artifacts.return", self._store, put)
-        if (error := rejection_error(self._store, outcome)) is not None:
-            raise error
+        raise_if_rejected(self._store, outcome)
         return outcome.applied
 
     # -- the balance -------------------------------------------------------------------
@@ -558,11 +548,8 @@ class Reservations:
         return there
 
     async def _all_at(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
-        with step("artifacts.reserved"):
-            found = await self._store.get(RESERVATIONS, keys)
-        for there in found:
-            if isinstance(there, Corrupt):
-                raise CorruptRecord(self._store.name, there.key.id, there.problem)
+        found = await self._placement.read("artifacts.reserved", self._store, RESERVATIONS, keys)
+        raise_if_corrupt(self._store, *found)
         return found
 
     async def _settle_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:

@@ -53,9 +53,8 @@ from memory.orchestrator.conversations.blobs.reservations import LOOK_FOR_ROW, R
 from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.orchestrator.storage.steps import step
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import And, Eq, Has, Query, within
 from memory.ports.record import FieldValue, JsonValue, Key, Partition, PendingStep, Record, Tombstone
@@ -89,9 +88,9 @@ class Uploads:
         self._placement = placement
         self._outbox = outbox
         self._reservations = reservations
-        outbox.register(UPLOAD, self._upload_noted)
+        outbox.register_for_records(UPLOAD, self._upload_noted)
         outbox.register(DROP, self._drop_noted)
-        outbox.register(LOOK_FOR_ROW, self._look_noted)
+        outbox.register_for_records(LOOK_FOR_ROW, self._look_noted)
 
     @property
     def _store(self) -> Store:
@@ -194,8 +193,7 @@ class Uploads:
                 outcome.status is Status.CONFLICT and isinstance(outcome.stored, Record)
             ):  # a driver's second attempt
                 continue
-            if (error := rejection_error(self._store, outcome)) is not None:
-                raise error
+            raise_if_rejected(self._store, outcome)
             if outcome.status is Status.REJECTED:
                 raise StaleGeneration("the session has another generation")
             if isinstance(outcome.stored, Tombstone):
@@ -247,12 +245,9 @@ class Uploads:
         for look in reservation.owed:
             await self._reservations.give_up(reservation, PendingStep(DROP, DROP, look.data))
 
-    async def _look_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _look_noted(self, reservation: Record, store: Store, owed: PendingStep) -> bool:
         """Finish the upload of a writer that died, or wait for a slow one."""
-        reservation = pending.owner
-        if not isinstance(reservation, Record):
-            return True
-        if await self._is_named(pending.store, reservation):
+        if await self._is_named(store, reservation):
             await self._reservations.hold_parts(reservation.key.tenant, [str(reservation.fields["upload"])])
         elif self._placement.now() - reservation.updated_at > self._placement.settings.mark_life:
             await self._give_up(reservation)
@@ -260,30 +255,23 @@ class Uploads:
             return False
         return True
 
-    async def _upload_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
+    async def _upload_noted(self, upload: Record, store: Store, owed: PendingStep) -> bool:
         """Finish an older upload."""
-        upload, until = pending.owner, self._placement.tombstone_until()
-        if not isinstance(upload, Record):
-            return True
-        over, at, settles = (
-            self._placement.next_version(upload.version),
-            AtVersion(upload.version),
-            frozenset({UPLOAD}),
-        )
-        if await self._is_named(pending.store, upload):
+        over, until = self._placement.next_version(upload.version), self._placement.tombstone_until()
+        at, settles = AtVersion(upload.version), frozenset({UPLOAD})
+        if await self._is_named(store, upload):
             held = Delete(
                 ARTIFACTS, upload.key, over, at, note={HELD: True}, discard_at=until, settles=settles
             )
-            await self._placement.write_one("artifacts.hold", pending.store, held)
+            await self._placement.write_one("artifacts.hold", store, held)
         elif self._placement.now() - upload.updated_at > self._placement.settings.mark_life:
             dropping = (PendingStep(DROP, DROP, owed.data),)
             gone = Delete(ARTIFACTS, upload.key, over, at, owed=dropping, settles=settles)
-            outcome = await self._placement.write_one("artifacts.give_up", pending.store, gone)
-            if (error := rejection_error(pending.store, outcome)) is not None:
-                raise error
+            outcome = await self._placement.write_one("artifacts.give_up", store, gone)
+            raise_if_rejected(store, outcome)
             if outcome.applied:
                 await self._outbox.finish(
-                    OutboxRecord(ARTIFACTS, pending.store, Tombstone(upload.key, over, dropping))
+                    OutboxRecord(ARTIFACTS, store, Tombstone(upload.key, over, dropping))
                 )
         else:
             return False
@@ -361,10 +349,8 @@ class Uploads:
         wanted, found = chunks_of(artifacts), dict[Chunk, str]()
         for start in range(0, len(wanted), READ_AT_ONCE):
             some = wanted[start : start + READ_AT_ONCE]
-            with step("artifacts.read"):
-                rows = await self._store.get(
-                    ARTIFACTS, [chunk_key(life.tenant, life.scope, chunk) for chunk in some]
-                )
+            keys = [chunk_key(life.tenant, life.scope, chunk) for chunk in some]
+            rows = await self._placement.read("artifacts.read", self._store, ARTIFACTS, keys)
             async for chunk, row in iterate_cooperatively(zip(some, rows, strict=True)):
                 data = row.fields.get("data") if isinstance(row, Record) else None
                 if isinstance(data, bytes) and digest_of(data) == chunk.digest:
@@ -383,8 +369,7 @@ async def delete_chunks(placement: Placement, store: Store, keys: Sequence[Key])
         outcomes = await placement.write("artifacts.drop", store, *deletes)
         ahead: list[Delete] = []
         for delete, outcome in zip(deletes, outcomes, strict=True):
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             if isinstance(outcome.stored, Record):  # its version is not older, by the clock of its writer
                 there = outcome.stored.version
                 ahead.append(

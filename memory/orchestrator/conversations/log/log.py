@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
 from memory.domain.ids import is_id
@@ -53,10 +53,9 @@ from memory.orchestrator.conversations.log.seen import (
 from memory.orchestrator.conversations.log.window_copies import CopyExtent, WindowCopies
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.requests import RequestMark
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import And, Condition, Eq, Ge, In, Le, Order, Query, within
@@ -333,14 +332,14 @@ class Log:
         )
         found: list[Stored | None] = []
         for start in range(0, len(keys), most):
-            with step("log.read"):
-                found += await self.store.get(MESSAGES, keys[start : start + most])
+            found += await self._placement.read("log.read", self.store, MESSAGES, keys[start : start + most])
         return found
 
     async def of(self, keys: Sequence[Key]) -> list[Event]:
         """Return the readable events of these records."""
-        with step("log.read"):
-            return self.events_of(await self.store.get(MESSAGES, keys)) if keys else []
+        return (
+            self.events_of(await self._placement.read("log.read", self.store, MESSAGES, keys)) if keys else []
+        )
 
     async def window(self, newest: int | None = None) -> tuple[State, dict[int, Event]]:
         """Return the log's current state, and the messages of its window by place.
@@ -469,8 +468,9 @@ class Log:
                 return event
             seen.keep(event)  # erased since, perhaps by a process that crashed: its id is free
         if is_id(message_id):
-            with step("log.read"):
-                (row,) = await self.store.get(MESSAGES, [Key(self.life.tenant, message_id)])
+            row = await self._placement.read_one(
+                "log.read", self.store, MESSAGES, Key(self.life.tenant, message_id)
+            )
             if (event := self._event(row)) is not None and is_spoken(event):
                 return event if redacted or not event.is_redacted else None
         if as_seen and seen.since <= FIRST_PLACE:
@@ -570,22 +570,17 @@ class Log:
         """
         if request is None or not request.repeats:
             return None
-        async for event in self._since(moment(request.since)):
+        async for event in self.events_where("log.made", Ge("created_at", moment(request.since))):
             if event.draft.nonce == request.text:
                 return event
         return None
 
-    async def _since(self, at: datetime) -> AsyncIterator[Event]:
-        """Yield the events that were stored from this moment on."""
-        asked = And((Eq("conversation_id", self.life.session_id), Ge("created_at", at)))
-        query = Query(
-            MESSAGES,
-            within(self.life.partition),
-            asked,
-            (Order("created_at"),),
-            self._placement.settings.page,
-        )
-        async for page in self._placement.pages("log.made", self.store, query):
+    async def events_where(self, name: str, *asked: Condition) -> AsyncIterator[Event]:
+        """Yield the events that match all conditions, oldest first, as a named step."""
+        matching = And((Eq("conversation_id", self.life.session_id), *asked))
+        oldest, most = (Order("created_at"),), self._placement.settings.page
+        query = Query(MESSAGES, within(self.life.partition), matching, oldest, most)
+        async for page in self._placement.pages(name, self.store, query):
             for event in self.events_of(page.records):
                 yield event
 
@@ -891,8 +886,7 @@ class Log:
         Raises if nothing can be put there at all.
         """
         for outcome, event in zip(outcomes, events, strict=True):
-            if (error := rejection_error(self.store, outcome)) is not None:
-                raise error
+            raise_if_rejected(self.store, outcome)
             if outcome.status is Status.REJECTED:
                 await self.renew()
                 break
@@ -987,8 +981,7 @@ class Log:
         self._being_said.pop(event.given_id or "", None)
         put = Put(MESSAGES, self.record_of(new), AtVersion(event.version), erases=erases)
         outcome = await self._placement.write_one("log.change", self.store, put)
-        if (error := rejection_error(self.store, outcome)) is not None:
-            raise error
+        raise_if_rejected(self.store, outcome)
         if outcome.status is Status.REJECTED:
             await self.renew()
         if not outcome.applied:
@@ -1006,7 +999,7 @@ class Log:
         seen = self._seen or await self.load()
         if seen.edits.get(event.place, 0) >= event.version:
             return
-        async for other in self._since(event.updated_at):
+        async for other in self.events_where("log.made", Ge("created_at", event.updated_at)):
             data = other.draft.data
             if other.type is EventType.EDITED and (data["place"], data.get("version")) == (
                 event.place,

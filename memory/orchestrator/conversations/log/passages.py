@@ -21,7 +21,6 @@ from memory.orchestrator.embeddings.passages import AT_ONCE, PassageBuilder, Pas
 from memory.orchestrator.storage.collections import MESSAGES, PASSAGES
 from memory.orchestrator.storage.outbox import Came, Item, Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.steps import step
 from memory.policies.entry_query import SearchMode
 from memory.policies.passage_splitting import parts_of
 from memory.ports.query import Condition, IsNull, Not, Order, Query, Tenant
@@ -153,8 +152,7 @@ class Passages:
         async with self._turn:
             while self._waiting and most > 0:
                 some = dict(list(self._waiting.items())[-min(AT_ONCE, most) :])
-                with step("passages.read"):
-                    rows = await archive.get(MESSAGES, list(some))
+                rows = await self._placement.read("passages.read", archive, MESSAGES, list(some))
                 here = [
                     (row, tuple(owed for owed in row.owed if owed.step == EMBED))
                     for row in rows

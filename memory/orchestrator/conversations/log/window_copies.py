@@ -37,8 +37,7 @@ from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.log.seen import WindowCopy, is_cacheable
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.storage.lease import LeaseCheck
-from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected, rejection_error
 from memory.orchestrator.storage.topology import leaves_of, part_of
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Everywhere, Lt, Query
@@ -161,8 +160,7 @@ class WindowCopies:
         if store is None:
             return None
         try:
-            with step("copies.read"):
-                (row,) = await store.get(ARTIFACTS, [copy_key(life)])
+            row = await self._placement.read_one("copies.read", store, ARTIFACTS, copy_key(life))
         except Exception as error:  # noqa: BLE001 - no failure of the store fails the read
             self._note_failure(store, error)
             return None
@@ -294,8 +292,7 @@ class WindowCopies:
         until = self._placement.now() + 2 * self._placement.settings.mark_life
         fence = Delete(ARTIFACTS, copy_key(life), micros(state.created_at), Newer(), discard_at=until)
         outcome = await self._placement.write_one("copies.fence", store, fence)
-        if (error := rejection_error(store, outcome)) is not None:
-            raise error
+        raise_if_rejected(store, outcome)
 
     async def purge_expired(self, hold: LeaseCheck) -> int:
         """Remove expired copies from stores that do not do so themselves.

@@ -15,7 +15,7 @@ from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.collections import SAID_BY
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import (
     RequestMark,
     deleted_since,
@@ -23,7 +23,6 @@ from memory.orchestrator.storage.requests import (
     was_made_by,
     with_marks,
 )
-from memory.orchestrator.storage.steps import step
 from memory.ports.collections import Collection
 from memory.ports.query import Condition, Order, Page, Query, Where, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, PendingStep, Record, Stored, Tombstone
@@ -61,9 +60,9 @@ class NamedRecords:
 
     async def fetch_stored(self, key: Key) -> Stored | None:
         """Return the stored value of a key."""
-        with step(f"{self._collection.name}.read"):
-            (stored,) = await self._placement.topology.archive.get(self._collection, [key])
-        return stored
+        return await self._placement.read_one(
+            f"{self._collection.name}.read", self._placement.topology.archive, self._collection, key
+        )
 
     async def save(
         self,
@@ -154,8 +153,7 @@ class NamedRecords:
             )
             if outcome.applied:
                 return replace(record, generation=outcome.generation)
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             if outcome.status is Status.REJECTED:
                 await log.renew()
             await patience.wait()
@@ -212,8 +210,7 @@ class NamedRecords:
                         OutboxRecord(self._collection, store, Tombstone(key, deletion.version, steps))
                     )
                 return True
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             stands = outcome.version or stands
             await patience.wait()
 

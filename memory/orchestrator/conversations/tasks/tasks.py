@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import Conflict, CorruptRecord
+from memory.domain.errors import Conflict
 from memory.domain.task import Task, TaskPage
 from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.log.log import Log
@@ -23,14 +23,13 @@ from memory.orchestrator.storage.collections import CLAIMS, TASKS
 from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.placement import Placement, raise_if_corrupt, raise_if_rejected
 from memory.orchestrator.storage.requests import DeletedSince, RequestMark, is_later
 from memory.orchestrator.storage.split import CONVERSATION
-from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Lt, Query, within
-from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Partition, PendingStep, Record, Stored
+from memory.ports.record import FieldValue, JsonValue, Key, Partition, PendingStep, Record, Stored
 from memory.ports.writes import Absent, AtVersion, Delete, Put
 
 UNCLAIM = "unclaim"
@@ -191,9 +190,7 @@ class Tasks:
     # -- claims ------------------------------------------------------------------------
 
     async def _claim_at(self, key: Key) -> Stored | None:
-        with step("claims.read"):
-            (stored,) = await self._placement.topology.archive.get(CLAIMS, [key])
-        return stored
+        return await self._placement.read_one("claims.read", self._placement.topology.archive, CLAIMS, key)
 
     async def _claim(self, life: SessionIncarnation, task_id: str, task_key: Key) -> None:
         """Claim a task's id for the session.
@@ -213,11 +210,9 @@ class Tasks:
             outcome = await self._placement.write_one("claims.put", store, put)
             if outcome.applied:
                 return
-            if (error := rejection_error(store, outcome)) is not None:
-                raise error
+            raise_if_rejected(store, outcome)
             there = outcome.stored
-            if isinstance(there, Corrupt):
-                raise CorruptRecord(store.name, key.id, there.problem)
+            raise_if_corrupt(store, there)
             if (
                 isinstance(there, Record)
                 and there.fields["session_id"] != life.session_id
@@ -254,8 +249,7 @@ class Tasks:
             discard_at=until,
         )
         outcome = await self._placement.write_one("claims.delete", self._placement.topology.archive, gone)
-        if (error := rejection_error(self._placement.topology.archive, outcome)) is not None:
-            raise error
+        raise_if_rejected(self._placement.topology.archive, outcome)
 
     async def _unclaim_all(self, partition: Partition, generation: int) -> None:
         """Delete the claims of a deleted session's lives before this generation."""

@@ -16,7 +16,6 @@ from memory.orchestrator.conversations.log.events import Draft, Event, EventType
 from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.conversations.window.handle import Handle
 from memory.orchestrator.conversations.window.reading import COPIED, Window
-from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.places import Places
 from memory.orchestrator.storage.requests import RequestMark
 from memory.policies.compaction_thresholds import WindowPolicy, archived_by
@@ -24,7 +23,7 @@ from memory.policies.list_compaction import CompactionResult, CompactionSettings
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import TokenThreshold, split_for_compaction
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import And, Eq, Order, Query, within
+from memory.ports.query import Eq
 from memory.ports.record import JsonValue
 
 Summary: TypeAlias = str | Message | Mapping[str, Any]
@@ -49,13 +48,8 @@ class WindowCompaction(Handle):
         ]
 
     async def _compaction_events(self) -> list[Event]:
-        life = self._log.life
-        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
-        query = Query(
-            MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page
-        )
-        pages = self._placement.pages("history.compactions", self._log.store, query)
-        return [event async for page in pages for event in self._log.events_of(page.records)]
+        compactions = Eq("event", EventType.COMPACTION.value)
+        return [event async for event in self._log.events_where("history.compactions", compactions)]
 
     async def compact(
         self,

@@ -205,20 +205,10 @@ class History:
 
     async def _still_left_by(self, compaction: Event) -> Places:
         """Return the places that it took out, without those of later roll-backs."""
-        life, left = self._log.life, left_by(compaction.draft)
-        asked = And(
-            (
-                Eq("conversation_id", life.session_id),
-                Eq("event", EventType.ROLL_BACK.value),
-                Gt("place", compaction.place),
-            )
-        )
-        query = Query(
-            MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page
-        )
-        async for page in self._placement.pages("history.marks", self._log.store, query):
-            for event in self._log.events_of(page.records):
-                left = left.without(back_by(event.draft)).without(late_by(event.draft))
+        left, later = left_by(compaction.draft), Gt("place", compaction.place)
+        rolled_back = Eq("event", EventType.ROLL_BACK.value)
+        async for event in self._log.events_where("history.marks", rolled_back, later):
+            left = left.without(back_by(event.draft)).without(late_by(event.draft))
         return left
 
     async def window_exits(self, events: Sequence[Event]) -> list[WindowExit]:
