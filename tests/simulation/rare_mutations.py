@@ -83,9 +83,9 @@ RARE_MUTATIONS: dict[str, Mutation] = {
     ),
     "a-keyed-draft-looks-past-a-tombstone": Mutation(
         writing,
-        "EntryWriter._look_for_repeats",
-        "if there.record is not None or there.tombstone is not None:",
-        "if there.record is not None:",
+        "EntryWriter._meet_all",
+        "if taken or there.record is not None or there.tombstone is not None:",
+        "if taken or there.record is not None:",
         ("embedder.check", "write."),
     ),
     "fresh-replicas-forget-their-generation": Mutation(

@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import (
     get_serializable_checkpoint_metadata,
 )
 
-from memory import ABSENT, DocumentDelete, DocumentPut, Filter, VersionConflict
+from memory import ABSENT, DocumentPut, Filter, VersionConflict
 from tests.fitness.halves import blocking
 from tests.fitness.langgraph_checkpointer.reading import (
     CheckpointReader,
@@ -33,8 +33,6 @@ from tests.fitness.langgraph_checkpointer.reading import (
 
 INLINE_BYTES = 32 * 1024
 """The largest value that is stored with each checkpoint. A larger one is stored once."""
-GROUP = 100
-"""The most changes of one group of documents."""
 
 
 class DocumentSaver(CheckpointReader):
@@ -69,7 +67,7 @@ class DocumentSaver(CheckpointReader):
         larger = {name: values.pop(name) for name in stored if len(values[name][1]) > INLINE_BYTES}
         keys = value_keys(config, checkpoint)
         changes = [
-            DocumentPut(self._scope, keys[name], value, {"form": form})
+            DocumentPut(self._scope, keys[name], value, {"form": form}, if_exists="keep")
             for name, (form, value) in larger.items()
             if name in new_versions
         ]
@@ -81,7 +79,7 @@ class DocumentSaver(CheckpointReader):
             "values": values,
             "larger": list(larger),
         }
-        await self._apply(changes)
+        await self._memory.documents.put_many(changes)
         key, value = prefix_of("c", config) + part_of(checkpoint["id"]), ormsgpack.packb(body)
         run = {"run_id": str(serializable["run_id"])} if serializable.get("run_id") else {}
         put = partial(self._memory.documents.put, self._scope, key, value, metadata=run)
@@ -201,8 +199,5 @@ class DocumentSaver(CheckpointReader):
             )
         for key in doomed:
             await self._memory.documents.delete_many(self._scope, start=key, stop=key + '"')
-        await self._apply([DocumentDelete(self._scope, key) for key in values if key not in used])
-
-    async def _apply(self, changes: Sequence[DocumentPut | DocumentDelete]) -> None:
-        for first in range(0, len(changes), GROUP):
-            await self._memory.documents.apply(changes[first : first + GROUP])
+        for key in set(values) - used:
+            await self._memory.documents.delete(self._scope, key)

@@ -4,14 +4,14 @@ goes wrong then.
 
 from __future__ import annotations
 
-from memory.orchestrator.entries import derivatives, entries, writing
+from memory.orchestrator.entries import derivatives, entries, upserts, writing
 from memory.orchestrator.storage import id_reuse
 from tests.support.mutations import Mutation
 
 MUTATIONS: dict[str, Mutation] = {
     "a-keyed-write-expects-nothing": Mutation(
-        entries,
-        "Entries._try_upsert",
+        upserts,
+        "Upserts._try_upsert",
         "call.expected is not None and call.expected != (stored or 0)",
         "call.expected and not stored",
     ),
@@ -19,13 +19,13 @@ MUTATIONS: dict[str, Mutation] = {
         entries, "check_expected_version", "if expected not in (None, record.version):", "if not record:"
     ),
     "an-update-compares-once": Mutation(
-        entries,
-        "Entries._try_upsert",
+        upserts,
+        "Upserts._try_upsert",
         "return None if replaced is None else (entry_of(replaced), False)",
         "return (entry_of(replaced or new), False)",
     ),
     "two-create-the-same": Mutation(
-        entries, "Entries._create", "return None if replays else (entry, False)", "return (entry, False)"
+        upserts, "Upserts._create", "return None if replays else (entry, False)", "return (entry, False)"
     ),
     "who-finds-the-same-text-has-created-it": Mutation(
         writing,

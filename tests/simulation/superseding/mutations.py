@@ -5,7 +5,7 @@ what goes wrong then.
 from __future__ import annotations
 
 from memory.orchestrator.enrichment import conflicts, superseding
-from memory.orchestrator.entries import entries
+from memory.orchestrator.entries import entries, upserts
 from tests.support.mutations import Mutation
 
 _STORED = "await self._entries.writer.put(one.store, [one], write.revive, write.consistency)"
@@ -104,14 +104,14 @@ MUTATIONS: dict[str, Mutation] = {
         conflicts, "ConflictDetector._near", " and one.created_at < new.created_at", ""
     ),
     "an-upsert-is-answered-though-another-was-faster": Mutation(
-        entries,
-        "Entries._try_upsert",
+        upserts,
+        "Upserts._try_upsert",
         "return None if replaced is None else (entry_of(replaced), False)",
         "return entry_of(replaced or new), False",
     ),
     "an-upsert-begins-a-new-life-over-what-is-there": Mutation(
-        entries,
-        "Entries._try_upsert",
+        upserts,
+        "Upserts._try_upsert",
         "home is not None and is_expired(home[0], now)",
         "home is not None and home[0].version % 2",
     ),
