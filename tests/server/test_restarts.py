@@ -5,7 +5,6 @@ acknowledged is lost, and every other request gets an answer that says so.
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,10 @@ from tests.server.serving import (
     LOADED,
     Server,
     check_health,
-    command_of,
     create_key,
-    environment_of,
     serving,
     toml_of,
 )
-from tests.server.support import ENTRIES
 from tests.support import postgres_servers, redis_servers
 from tests.support.backends import marks_of
 from tests.support.placings import OF_SERVERS, STORIES, forget
@@ -111,18 +107,23 @@ async def test_an_outage_of_a_store_under_load_is_told_and_costs_no_acknowledged
     await asyncio.to_thread(check_health, folder, config)
 
 
-def test_a_second_server_of_an_edge_folder_is_refused_and_keys_are_made_beside_the_first(
-    folder: Path,
+async def test_a_second_server_of_an_edge_folder_is_not_ready_and_loses_nothing(
+    folder: Path, http: httpx.AsyncClient
 ) -> None:
+    """It works without the store of tier `long`, which the first server holds."""
     config = toml_of(folder, WITH_EDGE.config(folder))
-    create_key(folder, config, "operator")
-    with serving(folder, config=config, dev=False) as server:
-        asked = [*command_of(folder, config), "serve", "--port", "0"]
-        given: dict[str, Any] = {"cwd": folder, "text": True, "capture_output": True, "timeout": 120}
-        refused = subprocess.run(asked, env=environment_of(), check=False, **given)
-        assert refused.returncode not in (0, 70), refused.stderr
-        assert "another process" in refused.stderr.lower() or str(server.process.pid) in refused.stderr
-        key = create_key(folder, config, "writer", "--scope", "user:ada")
-        body = {"scope": "user:ada", "content": "of the new key"}
-        made = httpx.post(server.url + ENTRIES, json=body, headers=key_headers(key), timeout=60)
-        assert made.status_code == 201, made.text
+    operator = create_key(folder, config, "operator")
+    given: dict[str, Any] = {"config": config, "dev": False, **LOADED}
+    with serving(folder, **given) as first, serving(folder, **given) as second:
+        key = create_key(folder, config, "writer")  # beside them
+        for server, status, away in ((first, 200, []), (second, 503, ["qdrant+edge"])):
+            ready = await http.get(f"{server.url}/health/ready", headers=key_headers(operator))
+            assert (ready.status_code, ready.json()["away"]) == (status, away)
+        load = Load(http, [first.url, second.url], key, repeats=True)
+        running = asyncio.create_task(load.run())
+        await load.reaches(150)
+        load.end()
+        await running
+        await load.check(whole=True)
+        assert second.end() == first.end() == 0
+    await asyncio.to_thread(check_health, folder, config)
