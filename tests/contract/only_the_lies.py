@@ -109,6 +109,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         told, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
             gc.collect()
+            gc.freeze()  # what is still held is not looked through again
         finally:
             sys.unraisablehook = told
     _before.is_honest = _is_honest(item)
