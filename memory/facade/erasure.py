@@ -36,7 +36,7 @@ async def sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
 
 async def _find_sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
     if scope.kind is ScopeKind.USER:
-        return list(await engine.conversations.redaction.sessions_of(tenant, scope.id))
+        return [one.id for one in await engine.conversations.redaction.sessions_of(tenant, scope.id)]
     if scope.kind is ScopeKind.SESSION and await engine.conversations.find(tenant, scope.id) is not None:
         return [scope.id]
     return []
@@ -106,7 +106,7 @@ async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser
     """
     await engine.erasure.holds.refuse_user(tenant, user)
     sessions = await engine.conversations.redaction.sessions_of(tenant, user)
-    own, messages = set(sessions), 0
+    own, messages = {session.id for session in sessions}, 0
     said = Query(MESSAGES, Tenant(tenant), said_by(user), limit=PAGE)
     async for page in engine.placement.pages("forget.messages", engine.topology.archive, said):
         records = [record for record in page.records if isinstance(record, Record) and is_counted(record)]

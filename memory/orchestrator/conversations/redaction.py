@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memory.domain.errors import LegalHoldActive, NotFound, SessionOwnerMismatch, StoreUnavailable
 from memory.domain.scope import Scope
-from memory.domain.session import ErasedUser
+from memory.domain.session import ErasedUser, SessionInfo
 from memory.orchestrator.conversations.blobs.uploads import DROP
 from memory.orchestrator.conversations.log.events import FIRST_PLACE, Draft, Event, EventType, event_of
 from memory.orchestrator.conversations.log.folding import left_by
@@ -315,14 +314,17 @@ class Redaction:
     async def _carry_out(self, tenant: str, user: str) -> ErasedUser:
         sessions, messages, held = 0, 0, dict[str, None]()
         erased: Erased = Counter()
-        of_user = await self.sessions_of(tenant, user)
-        for session_id in of_user:
+        found = await self.sessions_of(tenant, user)
+        of_user = [session.id for session in found]
+        for session in found:
+            is_over = session.expires_at is not None and session.expires_at < self._placement.now()
+            owner = SessionDraft(id=session.id, user=user) if is_over else None
             try:
-                with suppress(SessionOwnerMismatch):  # expired, and created again by another user
-                    await self._sessions.delete(tenant, session_id, SessionDraft(id=session_id, user=user))
+                with suppress(SessionOwnerMismatch):  # another user has created it again
+                    await self._sessions.delete(tenant, session.id, owner)
                     sessions += 1
             except LegalHoldActive as error:
-                held[f"session {session_id}: {error}"] = None
+                held[f"session {session.id}: {error}"] = None
         said: list[
             _MessageLocation
         ] = []  # find all messages before the first erasure: it also erases copies in forks, which count too
@@ -366,9 +368,9 @@ class Redaction:
         left = await self._erasure.held_derived(tenant, scopes.__contains__)
         return {f"entry {name}, made of erased data: {error}": None for name, error in left.items()}
 
-    async def sessions_of(self, tenant: str, user: str) -> Sequence[str]:
-        """Return the ids of a user's sessions, expired ones too."""
-        found, cursor = list[str](), None
+    async def sessions_of(self, tenant: str, user: str) -> list[SessionInfo]:
+        """Return the sessions of a user, expired ones too."""
+        found, cursor = list[SessionInfo](), None
         while True:
             page = await self._sessions.list(
                 tenant,
@@ -377,7 +379,7 @@ class Redaction:
                 cursor=cursor,
                 expired=True,
             )
-            found += [session.id for session in page.sessions]
+            found += page.sessions
             if (cursor := page.cursor) is None:
                 return found
 

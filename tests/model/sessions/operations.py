@@ -530,15 +530,15 @@ async def drop(run: Run, op: Operation) -> None:
 
 @operation
 async def erase_user(run: Run, op: Operation) -> None:
-    """The user's sessions, what the user said in others, and the entries of the user's
-    scope; what is held stays, and the answer says so.
+    """The user's sessions, expired ones too, what the user said in others, and the
+    entries of the user's scope; what is held stays, and the answer says so.
     """
     user, now = op.args["user"], run.clock.now
     said = await run.ask(op, "admin.erase_user", user)
     if run.model.holds_all(op.tenant, f"user:{user}"):
         said.refused("LegalHoldActive")
         return
-    theirs = [talk for talk in run.talks.of(op.tenant, now) if talk.user == user]
+    theirs = [talk for (owner, _), talk in run.talks.all.items() if owner == op.tenant and talk.user == user]
     free = [talk for talk in theirs if not run.model.holds_any(op.tenant, f"session:{talk.id}")]
     for talk in free:
         run.talks.deleted(run, op.tenant, talk.id, said.ended)

@@ -77,7 +77,7 @@ class Talks:
         """With the entries of its scope and those that were made of it; how many of the
         scope there were.
         """
-        talk = self.get(tenant, session_id, at)
+        talk = self.all.get((tenant, session_id))
         scoped = [life.id for life in run.model.in_scopes(tenant, [f"session:{session_id}"])]
         run.model.erase(tenant, f"session:{session_id}", at)
         run.model.unpin(tenant, session_id)
