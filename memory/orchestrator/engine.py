@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
-from memory.domain.errors import CorruptRecord, LegalHoldActive, NotFound, VersionConflict
-from memory.domain.filters import Filter
+from memory.domain.errors import CorruptRecord, NotFound
 from memory.domain.ids import Randomness, is_id
-from memory.domain.scope import Scope, Subtree
-from memory.domain.session import DeletedEntries, DeletedEntry
-from memory.domain.time import micros
+from memory.domain.scope import Scope
+from memory.domain.session import DeletedEntry
 from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.artifact_references import ArtifactReferences
 from memory.orchestrator.conversations.conversations import Conversations
@@ -29,6 +27,7 @@ from memory.orchestrator.enrichment.enrichment import Enricher
 from memory.orchestrator.enrichment.superseding import SupersedeWriter
 from memory.orchestrator.entries.accesses import Accesses
 from memory.orchestrator.entries.browsing import EntryBrowser
+from memory.orchestrator.entries.deletion import EntryDeletion
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.entries.derivatives import Derivatives
 from memory.orchestrator.entries.entries import Entries
@@ -79,24 +78,17 @@ from memory.orchestrator.transfer.records import Transfer
 from memory.orchestrator.transfer.session_import import SessionRestorer
 from memory.orchestrator.trust.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.trust.trust import Trust
-from memory.policies.entry_filters import satisfies
-from memory.policies.entry_query import where_of
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
-from memory.policies.visibility import is_current
 from memory.policies.window_exit import WindowExitFunction
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
 from memory.ports.record import Key, Partition, Record
-from memory.ports.store import Store
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
-
-DELETED_AT_ONCE = 100
-"""Entries that `delete_many` deletes by one call of a store."""
 
 
 class Engine:
@@ -248,6 +240,9 @@ class Engine:
         self.scopes = ScopeDirectory(self.placement, self.conversations.sessions)
         self.orphans = OrphanCollector(self.placement, self.erasure)
         self.browser = EntryBrowser(self.placement, self.trust)
+        self.deletion = EntryDeletion(
+            self.placement, browser=self.browser, derivatives=self.derivatives, key_locks=self.key_locks
+        )
         self.graphs = Graphs(self.placement, entries=self.entries, browser=self.browser)
         self.transfer = Transfer(
             self.placement,
@@ -493,79 +488,6 @@ class Engine:
                     located += await self.placement.locate_many(ENTRIES, [key, nobody])
         return {at.record.key.id: at.record.scope for at in located if at.record is not None}
 
-    async def delete_many(
-        self,
-        tenant: str,
-        scopes: Sequence[Scope | Subtree],
-        passing: Filter,
-        *,
-        retired: bool = False,
-        request: RequestMark | None = None,
-    ) -> DeletedEntries:
-        """Delete every entry that passes the filter when it is deleted.
-
-        Without scopes, those of the whole tenant are deleted.
-
-        A repeat of the request leaves entries that changed after the request began.
-        """
-        passes, where = satisfies(passing), where_of(tenant, scopes)
-        until = micros(request.begun_at) if request is not None and request.repeats else None
-
-        def goes(record: Record) -> bool:
-            return (
-                passes(record)
-                and (retired or is_current(record, self.placement.now()))
-                and (until is None or record.version <= until)
-            )
-
-        total, group = DeletedEntries(), list[Record]()
-        async for record in self.browser.every_record(ENTRIES, where, passing=passing):
-            group += [record] if goes(record) else []
-            if len(group) == DELETED_AT_ONCE:
-                total, group = _sum(total, await self._delete_group(group, goes)), []
-        return _sum(total, await self._delete_group(group, goes))
-
-    async def _delete_group(
-        self, group: Sequence[Record], goes: Callable[[Record], bool]
-    ) -> dict[Key, DeletedEntry | LegalHoldActive]:
-        """Delete entries by few calls. Those that changed since are looked at again."""
-        done: dict[Key, DeletedEntry | LegalHoldActive] = {}
-        stores: dict[Store, dict[Key, int]] = {}
-        for record in group:
-            home = self.placement.topology.home(record.tier)
-            stores.setdefault(home, {})[record.key] = record.version
-        async with AsyncExitStack() as locks:
-            for key in sorted(record.key for record in group):
-                await locks.enter_async_context(
-                    self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, key.id))
-                )
-            for store, at in stores.items():
-                for key, came in (await self.derivatives.delete_at(at, store)).items():
-                    if isinstance(came, DeletedEntry | LegalHoldActive):
-                        done[key] = came
-                    else:
-                        raise came
-        for record in group:
-            if done[record.key] == 0:
-                try:
-                    done[record.key] = await self._delete_passing(record, goes)
-                except LegalHoldActive as held:
-                    done[record.key] = held
-        return done
-
-    async def _delete_passing(self, read: Record, goes: Callable[[Record], bool]) -> DeletedEntry:
-        """Delete an entry at the version that was read, or at a later one."""
-        key, patience = read.key, RetryDeadline(self.placement, read.key.id)
-        record: Record | None = read
-        while record is not None and goes(record):
-            with suppress(VersionConflict):
-                async with self.key_locks.take(ENTRIES, key, patience):
-                    return await self.derivatives.delete(key, record.version)
-            tried, record = record.version, (await self.placement.locate(ENTRIES, key)).record
-            if record is not None and record.version == tried:  # it moves to another store
-                await patience.wait()
-        return DeletedEntry(0)
-
     async def was_deleted_by(self, tenant: str, entry_id: str, request: RequestMark) -> bool:
         """Return whether an earlier call of the request has deleted the entry."""
         return is_id(entry_id) and await self.derivatives.was_deleted_by(Key(tenant, entry_id), request)
@@ -586,16 +508,3 @@ class Engine:
         key = Key(tenant, entry_id)
         async with self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
             return await self.derivatives.delete(key, expected, request)
-
-
-def _sum(total: DeletedEntries, group: Mapping[Key, DeletedEntry | LegalHoldActive]) -> DeletedEntries:
-    """Return the result of deletions with that of one more group."""
-    done = [one for one in group.values() if isinstance(one, DeletedEntry)]
-    held = [key.id for key, one in group.items() if not isinstance(one, DeletedEntry)]
-    kept = dict.fromkeys([*total.kept, *(entry_id for one in done for entry_id in one.kept)])
-    return DeletedEntries(
-        total.deleted + sum(map(int, done)),
-        (*total.held, *held),
-        tuple(kept),
-        total.is_complete and all(one.is_complete for one in done),
-    )

@@ -114,7 +114,7 @@ class Entries:
         request = request_of("delete_many", request_id, asked, about)
 
         async def delete(mark: RequestMark | None) -> DeletedEntries:
-            return await engine.delete_many(tenant, wanted, passing, retired=retired, request=mark)
+            return await engine.deletion.delete_many(tenant, wanted, passing, retired=retired, request=mark)
 
         async def read(noted: Any) -> DeletedEntries:
             return DeletedEntries(
