@@ -234,8 +234,9 @@ async def test_an_empty_memory_refuses_a_bad_search_too(client: Client) -> None:
     ):
         asked = {"q": "tea", name: wrong}
         assert (await client.refused("GET", ENTRIES, params=asked))[0] == name
-    for asked in ({"limit": 0}, {"filter": {"colour": "red"}}, {"boost": {"types": ["note"]}}):
-        await client.refused("POST", "/v1/memory/search", json={"query": "tea", **asked})
+    bad: list[dict[str, Any]] = [{"limit": 0}, {"filter": {"colour": "red"}}, {"boost": {"types": ["note"]}}]
+    for given in bad:
+        await client.refused("POST", "/v1/memory/search", json={"query": "tea", **given})
 
 
 @pytest.mark.behaviour("D75", "D76", "D77", "D78")
