@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -177,9 +177,9 @@ async def test_calls_that_wait_for_an_opening_that_fails_or_that_asks_them_are_r
     found = await asyncio.gather(memory.open(), memory.retrieve(USER), return_exceptions=True)
     assert [isinstance(one, NotOpen) for one in found] == [False, True]
     assert isinstance(found[0], ConfigError | StoreUnavailable)
-    refused = []
+    refused: list[NotOpen] = []
 
-    async def embed(texts: list[str]) -> list[list[float]]:
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
         try:
             await own.retrieve(USER)
         except NotOpen as error:
