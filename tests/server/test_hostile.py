@@ -45,18 +45,18 @@ NOT_ASKED = (
 )
 OF_ALL_TENANTS = ("/metrics", "/v1/admin/stores", "/v1/admin/audit")
 """Operators learn here how much there is, and of nobody what: only statuses are compared."""
-ROUNDS = range(FIRST_SEED, FIRST_SEED + (len(CALLERS) if NIGHTLY else 1))
-"""The seeds. Each round begins with new servers, since its deletions leave less to find."""
+ROUNDS = range(len(CALLERS) if NIGHTLY else 1)
+"""Each has a seed of its own, and begins with new servers, since its deletions leave less to find."""
 PLACES = ("default", "redis-postgres-edge", "redis-mongo-edge")
 CASES = [
     pytest.param(
-        (place, seed),
-        id=f"{place.name}-{seed}" if NIGHTLY else place.name,
+        (place, FIRST_SEED + number),
+        id=f"{place.name}-{number}",  # a fresh seed would differ between workers
         marks=[*marks_of(*place.backends), *([] if place.name == "default" else [pytest.mark.nightly])],
     )
     for place in ORDINARY
     if place.name in PLACES
-    for seed in ROUNDS
+    for number in ROUNDS
 ]
 _KEEPS = 0.15
 """How often a drawn deletion is asked. Otherwise little would be left to find."""
