@@ -27,12 +27,11 @@ class Server:
     """A running `memory serve --dev`, and its address."""
 
     def __init__(self, folder: Path, *options: str, **environment: str) -> None:
-        self._log = (folder / "stderr").open("wb")
         command = [sys.executable, "-m", "memory.cli", "--config", f"sqlite:///{folder}/memory.db"]
         self.process = subprocess.Popen(
             [*command, "serve", "--dev", "--port", "0", *options],
             stdout=subprocess.PIPE,
-            stderr=self._log,
+            stderr=subprocess.DEVNULL,
             text=True,
             cwd=folder,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), **environment},
@@ -53,7 +52,6 @@ class Server:
     def close(self) -> None:
         assert self.process.stdout is not None
         self.process.stdout.close()
-        self._log.close()
 
 
 @contextmanager
@@ -76,7 +74,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tmp_path: Path) -> None:
-    with serving(tmp_path, "--access-log", MEMORY__SERVER__HEADER_TIME="2s") as server:
+    with serving(tmp_path, MEMORY__SERVER__HEADER_TIME="2s") as server:
         with httpx.Client(base_url=server.url) as http:
             made = http.post(ENTRIES, json=BODY)
             got, head = (http.request(method, f"{ENTRIES}?limit=1") for method in ("GET", "HEAD"))
@@ -105,8 +103,22 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
         assert received(odd).startswith(b"HTTP/1.1 400 ")
         odd.close()
         assert server.end() == 0
-    log = (tmp_path / "stderr").read_text()
-    assert f" POST {ENTRIES} 201 " in log
+
+
+def test_the_access_log_goes_to_standard_error_if_asked_for(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "memory.cli", "--config", f"sqlite:///{tmp_path}/memory.db"]
+    with subprocess.Popen(
+        [*command, "serve", "--dev", "--port", "0", "--access-log"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("serving ").strip()
+        assert httpx.head(f"{url}{ENTRIES}?limit=1").status_code == 200
+        process.terminate()
+        _, log = process.communicate(timeout=30)
     assert f" HEAD {ENTRIES} 200 " in log
     assert "limit" not in log
 
