@@ -236,10 +236,9 @@ class SessionOwnerMismatch(Conflict):
 class PartialWrite(Conflict):
     """Raised if some drafts of one call conflict; all other drafts are stored.
 
-    `written` maps the position of a draft in the call to its entry (or document),
-    whether this call stored it or found it stored under its key. `conflicts` maps the
-    positions of the other drafts to their errors. Correct those drafts and write only
-    them again.
+    `written` maps the position of a draft to its entry (or document), also if the call
+    found it stored under its key. `conflicts` maps the positions of the other drafts to
+    their errors. Correct those drafts and write only them again.
     """
 
     code = "partial_write"

@@ -25,6 +25,7 @@ OTHER: list[dict[str, Any]] = [
     {"content": "Text"},
     {"title": None},
     {"tags": ["b", "a"]},
+    {"metadata": {"n": 1.0}},
     {"metadata": {"n": True}},
     {"metadata": {"m": 1}},
     {"data": {"deep": [True, None]}},

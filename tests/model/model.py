@@ -435,7 +435,11 @@ class Model:
             {"metadata": life.now.fields["metadata"] | changes["metadata"]} if "metadata" in changes else {}
         )
         distinct = {"tags": list(dict.fromkeys(changes["tags"]))} if "tags" in changes else {}
-        self._next(said, life, found, changes | merged | distinct)
+        wanted = changes | merged | distinct
+        if all(name in life.now.fields and same(life.now.fields[name], wanted[name]) for name in wanted):
+            self._match(said, found, life.current())  # equal values make no version
+            return
+        self._next(said, life, found, wanted)
 
     def _next(
         self, said: Said, life: Life, found: dict[str, Any], changes: dict[str, Any], of: Sequence[str] = ()

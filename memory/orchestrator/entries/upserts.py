@@ -114,7 +114,7 @@ class Upserts:
     ) -> list[Upserted | Conflict | InvalidInput]:
         """Make keyed writes in order, batch by batch, by few calls of the stores.
 
-        What cannot be decided together is written alone, as by `upsert`. If a store
+        Writes that need a second look are made alone, as by `upsert`. If a store
         fails, the earlier batches are kept.
 
         Returns:

@@ -30,7 +30,6 @@ from memory.domain.entry import (
     expiry,
 )
 from memory.domain.errors import InvalidInput
-from memory.domain.filters import equal
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
@@ -571,8 +570,10 @@ def has_values(record: Record, changes: Mapping[str, Any], *, version: int) -> b
 
 
 def _is_same(name: str, one: Any, other: Any) -> bool:
-    """Return whether a value is the same, in JSON also by type: 1 is not true."""
-    return bool(one == other) and (name not in _JSON or equal(one, other))
+    """Return whether a value is the same, in JSON also by type: 1 is not 1.0."""
+    if name not in _JSON:
+        return bool(one == other)
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _pinned_body(
