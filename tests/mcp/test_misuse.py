@@ -83,7 +83,7 @@ WRONG: list[tuple[str, str, dict[str, Any]]] = [
     ("not_found", "get_memory", {"id": "../../etc/passwd"}),
     ("wrong_arguments", "get_memory", {"id": ["a"]}),
     ("invalid_input", "get_memory", {"id": "x" * 100_000}),
-    ("not_found", "update_memory", {"id": "x"}),
+    ("not_found", "update_memory", {"id": "x", "content": "d"}),
     ("wrong_arguments", "link_memories", {"source_id": "a", "relation": "likes", "target_id": "b"}),
     ("invalid_input", "list_memories", {"cursor": "made up"}),
     ("wrong_arguments", "explore_memory", {"id": "a", "depth": 9}),

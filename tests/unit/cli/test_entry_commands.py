@@ -400,7 +400,7 @@ def test_browse_goes_through_all_scopes_by_the_last_change_page_by_page(
     memory.ok(
         "write", "the kettle is new", "-s", "workspace:kitchen", "--type", "project", "--tag", "kettle", *said
     )
-    memory.ok("update", tea["id"], "--tag", "fact")
+    memory.ok("update", tea["id"], "--title", "Tea")
     first = memory.json("browse", "-n", "1")
     rest = memory.json("browse", "-n", "1", "--cursor", first["cursor"])
     assert [one["content"] for one in (*first["entries"], *rest["entries"])] == [
