@@ -80,13 +80,16 @@ async def put_artifact(
 
     The body is the file, of any size, as application/octet-stream.
     """
+    body = stream_of(request)
     stored = await caller.memory.artifacts.put(
         session_id,
         path,
-        stream_of(request),
+        body,
         media_type=media_type,
         request_id=request_id_of(caller, idempotency_key),
     )
+    async for _ in body:  # a repeat reads nothing, and its client would meet a closed connection
+        pass
     headers = {"Location": f"{router.prefix}/{stored.id}", "ETag": etag_of(stored.sha256)}
     return json_response(artifact_json(stored), 201, headers=headers)
 
