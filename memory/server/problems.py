@@ -113,7 +113,7 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     if isinstance(error, VersionConflict) and request is not None and _has_precondition(request):
         status = HTTPStatus.PRECONDITION_FAILED
     if isinstance(error, PartialWrite):
-        details["written"] = {at: one.id for at, one in error.written.items()}
+        details["written"] = {at: getattr(one, "id", None) or one.key for at, one in error.written.items()}
         details["conflicts"] = {at: str(one) for at, one in error.conflicts.items()}
     errors = (
         [(error.field, error.problem)]
@@ -123,7 +123,10 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     if status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return _render(status, code_of(error), str(error), errors, headers, details)
     instance = f"urn:uuid:{uuid.uuid4()}"
-    log.error("%s: %s", instance, code_of(error), exc_info=error)
+    if rule.retryable:  # an outage refuses many requests, and a line tells of each
+        log.error("%s: %s: %s", instance, code_of(error), error)
+    else:
+        log.error("%s: %s", instance, code_of(error), exc_info=error)
     text = (
         "the server failed; its log has more under this instance"
         if code_of(error) in ("internal", "file")
@@ -149,17 +152,23 @@ def _of_validation(error: RequestValidationError) -> Problem:
     found = []
     for one in error.errors():
         where, *path = one["loc"]
-        name = ".".join(str(part) for part in path) or str(where)
+        name = _path_text(path) or str(where)
         message = "is missing" if one["type"] == "missing" else str(one["msg"])
         if one["type"] in ("unknown_field", "no_object"):
             path.append(one["ctx"]["field"])
-            name = ".".join(str(part) for part in path)
+            name = _path_text(path)
         if one["type"] == "json_invalid":
             name = "body" if where == "body" else name
             message = f"is not valid JSON ({one['ctx']['error']})"
         found.append((name, message.removeprefix("Value error, ")))
     said = "; ".join(f"{name}: {message}" for name, message in found[:8])
     return Problem(400, "invalid_input", said, errors=found)
+
+
+def _path_text(path: Sequence[int | str]) -> str:
+    """Return the place of a field as the library writes it, such as `puts[1].key`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
 
 
 def _of_router(error: HTTPException, request: Request | None) -> Response:

@@ -134,6 +134,32 @@ async def test_documents_of_one_key_are_found_below_a_path(ada: Client) -> None:
     assert sorted(one["value"]["of"] for one in found) == ["a", "b", "b/c"]
 
 
+async def test_several_documents_are_put_and_those_that_are_there_are_named(ada: Client) -> None:
+    puts: list[dict[str, Any]] = [
+        {"scope": "user:ada", "key": f"step:{n}", "value": {"n": n}} for n in range(3)
+    ]
+    headers = {"Idempotency-Key": "steps"}
+    made = [await ada.call("POST", "/v1/documents/put", {"puts": puts}, headers=headers) for _ in range(2)]
+    assert made[0] == made[1]
+    assert [one["key"] for one in made[0]["documents"]] == ["step:0", "step:1", "step:2"]
+    kept = [{**puts[0], "value": "other", "if_exists": "keep"}]
+    assert (await ada.call("POST", "/v1/documents/put", {"puts": kept}))["documents"] == made[0]["documents"][
+        :1
+    ]
+    new = {"scope": "user:bob", "key": "step:9", "value_base64": "AAE="}
+    refused = await ada.problem(
+        409, "POST", "/v1/documents/put", {"puts": [{**puts[1], "if_exists": "error"}, new]}
+    )
+    assert refused["code"] == "partial_write"
+    assert refused["written"] == {"1": "step:9"}
+    assert list(refused["conflicts"]) == ["0"]
+    assert (await ada.call("GET", item("step:9", "user:bob")))["form"] == "bytes"
+    latest = await ada.call("GET", "/v1/documents?scope=user:ada&order=updated&reverse=true&limit=1")
+    assert [one["key"] for one in latest["documents"]] == ["step:2"]
+    wrong = await ada.problem(400, "POST", "/v1/documents/put", {"puts": [puts[0], {**puts[1], "op": "put"}]})
+    assert [one["field"] for one in wrong["errors"]] == ["puts[1].op"]
+
+
 async def test_changes_are_made_together_and_a_repeat_makes_them_once(ada: Client) -> None:
     seen = await put(ada, "latest", "step:1")
     await put(ada, "step:1", {"n": 1})

@@ -24,7 +24,7 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"source": "x" * 201}, "source"),
     ({"tags": "home"}, "tags"),
     ({"tags": [f"t{n}" for n in range(33)]}, "tags"),
-    ({"tags": ["home", 3]}, "tags.1"),
+    ({"tags": ["home", 3]}, "tags[1]"),
     ({"tags": ["x" * 65]}, "tags"),
     ({"tags": [""]}, "tags"),
     ({"artifact_id": -1}, "artifact_id"),

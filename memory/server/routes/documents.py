@@ -15,7 +15,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from memory.domain.document import Document, DocumentDelete, DocumentInfo, DocumentPage, DocumentPut
+from memory.domain.document import (
+    Document,
+    DocumentDelete,
+    DocumentInfo,
+    DocumentPage,
+    DocumentPut,
+    IfDocumentExists,
+)
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.results import as_json
 from memory.domain.versions import ABSENT
@@ -68,10 +75,9 @@ class StoredDocuments(BaseModel):
     documents: list[ShownDocument | None]
 
 
-class Change(RequestBody):
-    """One change of a document: a put, or a deletion."""
+class PutOfMany(RequestBody):
+    """One document of several that are stored."""
 
-    op: Literal["put", "delete"]
     scope: str
     key: str
     value: Any = None
@@ -79,8 +85,14 @@ class Change(RequestBody):
     metadata: dict[str, Any] | None = None
     expires_in: float | str | None = None
     refresh_on_read: bool = False
-    if_exists: Literal["replace", "error"] = "replace"
+    if_exists: IfDocumentExists = "replace"
     expected_version: str | None = Field(default=None, description="A version, or ABSENT.")
+
+
+class Change(PutOfMany):
+    """One change of a document: a put, or a deletion."""
+
+    op: Literal["put", "delete"]
 
 
 def _show(document: DocumentInfo | None) -> Any:
@@ -130,12 +142,25 @@ def _prepare_changes(caller: Caller, values: Values) -> None:
     values["changes"] = [_change(one, f"changes[{at}].") for at, one in enumerate(values["changes"])]
 
 
-def _change(change: Change, path: str) -> DocumentPut | DocumentDelete:
+def _prepare_puts(caller: Caller, values: Values) -> None:
+    values["puts"] = [_put(_fields_of(one), f"puts[{at}].") for at, one in enumerate(values["puts"])]
+
+
+def _fields_of(change: PutOfMany) -> Values:
     given = change.sent_fields()
     if given.get("expected_version") == repr(ABSENT):
         given["expected_version"] = ABSENT
+    return given
+
+
+def _put(given: Values, path: str) -> DocumentPut:
+    return DocumentPut(value=_value_of(given, path), **given)
+
+
+def _change(change: Change, path: str) -> DocumentPut | DocumentDelete:
+    given = _fields_of(change)
     if given.pop("op") == "put":
-        return DocumentPut(value=_value_of(given, path), **given)
+        return _put(given, path)
     if unknown := given.keys() - {"scope", "key", "expected_version"}:
         raise InvalidInput(f"{path}{min(unknown)}", "does not go with op=delete")
     return DocumentDelete(**given)
@@ -182,6 +207,21 @@ OPERATIONS = (
     ),
     Operation("GET", "/v1/documents/find", "documents.find", "reader", show=_show_page, model=ShownDocuments),
     Operation("POST", "/v1/documents/delete", "documents.delete_many", result="deleted"),
+    Operation(
+        "POST",
+        "/v1/documents/put",
+        "documents.put_many",
+        fields={"puts": Annotated[list[PutOfMany], Field(description="Up to 1,000 documents.")]},
+        prepare=_prepare_puts,
+        show=_show_documents,
+        model=StoredDocuments,
+        example={
+            "puts": [
+                {"scope": "user:ada", "key": "step:1", "value": {"n": 1}},
+                {"scope": "user:ada", "key": "step:2", "value": {"n": 2}},
+            ]
+        },
+    ),
     Operation(
         "POST",
         "/v1/documents/apply",

@@ -132,7 +132,7 @@ async def rotate_key(
     return ShownKey(**made.to_dict(), key=text)
 
 
-@router.delete("/{key_id}", status_code=204)
+@router.delete("/{key_id}", status_code=204, response_class=Response)
 async def revoke_key(request: Request, key_id: str, caller: Admin) -> None:
     """Revoke a key. Every server process obeys within two seconds."""
     await _check_managed(request, caller, key_id)

@@ -24,14 +24,14 @@ async def erase_tenant(request: Request, tenant: str, caller: Admin) -> Response
     The keys of the tenant are revoked. The key of the call itself comes last, if the
     tenant is its own.
     """
-    named = caller.memory
+    memory = caller.memory
     if tenant != caller.tenant:
         if not caller.may("operator") or is_reserved(tenant):
             raise not_found("tenant", tenant)
-        named = request.app.state.memory.for_tenant(tenant)
+        memory = request.app.state.memory.for_tenant(tenant)
     keys: KeyStore = request.app.state.keys
     revoked = await keys.revoke_all(tenant, but=caller.key_id)
-    erased = as_json(await named.admin.erase_tenant())
+    erased = as_json(await memory.admin.erase_tenant())
     if tenant == caller.tenant:
         request.scope["ends_own_key"] = True
         revoked += await keys.revoke_all(tenant)
