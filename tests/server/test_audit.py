@@ -344,6 +344,7 @@ async def test_a_record_that_can_never_be_stored_holds_up_no_other(
     (told,) = [one.getMessage() for one in caplog.records if "cannot store" in one.getMessage()]
     assert "r-1" in told
     assert "k1" in told
+    assert told.isascii()
     metrics = await server.call(await server.key("ops", "operator"), "GET", "/metrics")
     assert 'memory_audit_records{state="unstored"} 1.0' in metrics.text.splitlines()
 

@@ -17,11 +17,11 @@ STDIO_ORIGIN: Final = f"{MCP_SOURCE}stdio"
 """The origin of what a client of `memory mcp` writes."""
 
 
-def _listed(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 """One text, or several."""
 
 

@@ -286,7 +286,7 @@ class Conversation(WindowCompaction):
             try:
                 if change is not None:
                     decide = await self._with_change(decide, change, seen, len(new) + len(late), again)
-                decide = decide if guard is None else guard.checked(decide)
+                decide = decide if guard is None else guard.with_check(decide)
                 events = await self._log.append(decide) if new or change is not None else []
                 if guard is not None:
                     guard.note(events)

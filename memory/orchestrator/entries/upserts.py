@@ -162,7 +162,7 @@ class Upserts:
                 continue
             elif call.expected in (None, home[0].version):
                 homes[key] = home
-        shown = await self._shown(tenant, batch, [record for record, _ in homes.values()])
+        shown = await self._visible_keys(tenant, batch, [record for record, _ in homes.values()])
         changed: dict[Store, list[tuple[Record, Record]]] = {}
         async for key, (record, store) in iterate_cooperatively(homes.items()):
             call = batch[key]
@@ -180,7 +180,7 @@ class Upserts:
             done |= {one.key: (entry_of(one), False) for one in stored if one is not None}
         return done
 
-    async def _shown(
+    async def _visible_keys(
         self, tenant: str, batch: Mapping[Key, UpsertCall], records: Sequence[Record]
     ) -> set[Key]:
         """Return the keys of the records that their calls may find."""

@@ -149,7 +149,7 @@ class AuditLog:
                 if (half := len(waiting[0]) // 2) > 0:
                     waiting[:1] = [waiting[0][:half], waiting[0][half:]]
                     continue
-                self._set_aside(waiting[0][0], error)
+                self._skip(waiting[0][0], error)
             except BaseException:
                 self._put_back(waiting)
                 raise
@@ -161,16 +161,16 @@ class AuditLog:
     def _put_back(self, waiting: Sequence[Sequence[AuditRecord]]) -> None:
         self._waiting = [one for together in waiting for one in together] + self._waiting
 
-    def _set_aside(self, record: AuditRecord, error: Exception) -> None:
+    def _skip(self, record: AuditRecord, error: Exception) -> None:
         """Name a record that can never be stored, and go on without it."""
         self.unstored += record.count
         log.error(
             "the audit log cannot store the record of request %s (%s, status %d, key %s): %s",
             record.request_id,
-            record.action,
+            _as_ascii(record.action),
             record.outcome,
             record.key_id or "-",
-            error,
+            _as_ascii(str(error)),
         )
 
     async def close(self) -> None:
@@ -294,3 +294,8 @@ def _row_of(record: AuditRecord) -> dict[str, Any]:
 
 def _record_of(value: Mapping[str, Any]) -> AuditRecord:
     return AuditRecord(**{**value, "at": moment(value["at"]), "targets": tuple(value["targets"])})
+
+
+def _as_ascii(text: str) -> str:
+    """Return the text with escapes, since no log can show a lone surrogate."""
+    return text.encode("ascii", "backslashreplace").decode("ascii")

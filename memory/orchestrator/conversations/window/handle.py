@@ -209,7 +209,7 @@ class Handle:
                 else []
             )
 
-        checked = decide if guard is None else guard.checked(decide)
+        checked = decide if guard is None else guard.with_check(decide)
         done = await self._append_and_touch(checked, request)
         return 0 if done is None else len(left_by(done.draft))
 

@@ -29,7 +29,9 @@ class WindowGuard:
         self._version = version
         self._is_passed = False
 
-    def checked(self, decide: Callable[[LogSnapshot], list[Draft]]) -> Callable[[LogSnapshot], list[Draft]]:
+    def with_check(
+        self, decide: Callable[[LogSnapshot], list[Draft]]
+    ) -> Callable[[LogSnapshot], list[Draft]]:
         """Return `decide`, which raises `WindowChanged` if the window changed."""
 
         def decide_checked(seen: LogSnapshot) -> list[Draft]:
