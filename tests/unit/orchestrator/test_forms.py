@@ -784,4 +784,4 @@ MUTATIONS = {
 
 @pytest.mark.parametrize("name", noticed.cases("forms/", MUTATIONS))
 def test_a_mutation_shows(name: str) -> None:
-    assert MUTATIONS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")
+    assert MUTATIONS[name].seen_in(lambda seed: Told(seed).played(), 1_000, f"forms/{name}")
