@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import memory
-from memory.domain.entry import Entry
 from memory.domain.errors import (
     CompactionError,
     Conflict,
@@ -44,7 +43,7 @@ EXAMPLES: dict[Any, object] = {
     Mapping[str, str]: {"buffer": "is away"},
     Sequence[tuple[str, BaseException]]: (("personal", OSError("disk")),),
     Mapping[int, Conflict]: {1: Conflict("taken", "e1")},
-    Mapping[int, Entry]: {},
+    Mapping[int, Any]: {},
     Key: Key("acme", "e1"),
     LegalHold: LegalHold("case-17", "user", "ada", "a lawsuit", None, datetime(2026, 3, 1, tzinfo=UTC)),
 }
@@ -74,7 +73,7 @@ def _example(kind: type[BaseException]) -> BaseException:
     home = importlib.import_module(kind.__module__)
     hints = typing.get_type_hints(
         kind.__init__,
-        {**vars(typing), **vars(home), "Sequence": Sequence, "Entry": Entry, "LegalHold": LegalHold},
+        {**vars(typing), **vars(home), "Sequence": Sequence, "LegalHold": LegalHold},
     )
     every = list(inspect.signature(kind.__init__).parameters.values())[1:]
     more = [
