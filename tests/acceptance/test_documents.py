@@ -656,6 +656,7 @@ async def test_a_quota_refuses_documents_that_grow_beyond_it(config: dict[str, A
             memory.documents.put(USER, "more", b"z" * 280_000),
             memory.documents.put(USER, "k", "x" * 240_000),
             memory.documents.apply([DocumentPut(USER, "a", 1), DocumentPut(USER, "b", "x" * 250_000)]),
+            memory.documents.put_many([DocumentPut(USER, "a", 1), DocumentPut(USER, "b", b"x" * 280_000)]),
         ):
             with pytest.raises(QuotaExceeded, match=r"small.*bytes of documents"):
                 await call

@@ -61,6 +61,16 @@ async def test_groups_keep_documents_too(memory: Memory) -> None:
     assert await memory.documents.apply(group) == [first, new, None]
 
 
+async def test_a_repeat_returns_the_document_that_was_kept(memory: Memory) -> None:
+    documents = memory.documents
+    first = await documents.put(USER, "there", {"a": "long"}, expires_in=HOUR, refresh_on_read=True)
+    puts = [DocumentPut(USER, "there", b"2", if_exists="keep"), DocumentPut(USER, "new", 3)]
+    for _ in range(2):
+        assert await documents.put(USER, "there", b"2", if_exists="keep", request_id="r1") == first
+        assert (await documents.put_many(puts, request_id="r2"))[0] == first
+        assert (await documents.apply(puts, request_id="r3"))[0] == first
+
+
 async def test_a_put_of_what_is_there_makes_no_version(memory: Memory, clock: Clock) -> None:
     documents = memory.documents
     for number, value in enumerate([1, {"a": [1, None]}, "text", b"bytes", None]):

@@ -863,6 +863,42 @@ async def test_one_of_several_replacements_of_one_version_wins(memory: Memory) -
     assert won.count(True) == 1
 
 
+@pytest.mark.parametrize("revive", [False, True])
+async def test_one_of_several_edits_of_one_window_version_wins(memory: Memory, revive: bool) -> None:
+    await memory.session("s").append([{"id": name, **user(name)} for name in ("m1", "m2")])
+    version = (await memory.session("s").window()).window_version
+
+    async def edit(number: int) -> bool:
+        edited = [{"id": "m1", **user(f"edit {number}")}, {"id": "m2", **user("m2")}]
+        try:
+            await memory.session("s").replace(edited, expected_version=version, revive=revive)
+        except VersionConflict:
+            return False
+        return True
+
+    won = await asyncio.gather(*map(edit, range(MANY)))
+    window = (await memory.session("s").window()).messages
+    assert [one.text for one in window] == [f"edit {won.index(True)}", "m2"]
+    assert won.count(True) == 1
+
+
+async def test_a_replacement_after_another_change_edits_nothing(memory: Memory) -> None:
+    session = memory.session("s")
+    await session.append([{"id": name, **user(name)} for name in ("m1", "m2")])
+    version = (await session.window()).window_version
+
+    async def replace() -> bool:
+        try:
+            await memory.session("s").replace([{"id": "m1", **user("edited")}], expected_version=version)
+        except VersionConflict:
+            return False
+        return True
+
+    outcomes = await asyncio.gather(*(replace() for _ in range(3)), session.append(user("late")))
+    texts = [one.text for one in (await session.window()).messages]
+    assert texts == (["edited", "late"] if any(outcomes[:3]) else ["m1", "m2", "late"])
+
+
 @pytest.mark.behaviour("C22")
 async def test_a_part_of_a_window_has_no_version(memory: Memory) -> None:
     session = memory.session("s")

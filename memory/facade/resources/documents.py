@@ -214,7 +214,12 @@ class Documents:
             ]
 
         def note(made: Sequence[DocumentInfo | None]) -> dict[str, Any]:
-            return {"stored": [None if info is None else _note_of(info) for info in made]}
+            return {
+                "stored": [
+                    None if info is None else _note_of(one, info)
+                    for one, info in zip(asked, made, strict=True)
+                ]
+            }
 
         return await self._access.once(request, change, note, read)
 
@@ -548,30 +553,39 @@ def _digest(value: CheckedValue) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _note_of(info: DocumentInfo) -> dict[str, Any]:
-    """Return what is noted about a stored document: its version and moments."""
-    return {
+def _note_of(asked: ChangeRequest, info: DocumentInfo) -> dict[str, Any]:
+    """Return what is noted about a stored document; the put tells the rest."""
+    assert isinstance(asked, PutRequest)  # noqa: S101 - nothing is noted of a deletion
+    noted: dict[str, Any] = {
         "version": info.version,
         "moments": [
             None if at is None else micros(at) for at in (info.created_at, info.updated_at, info.expires_at)
         ],
     }
+    if (info.form, info.size, info.lifetime) != (asked.value.form, asked.value.size, asked.lifetime):
+        lifetime = None if info.lifetime is None else info.lifetime // timedelta(microseconds=1)
+        noted["kept"] = [info.form, info.size, lifetime]
+    return noted
 
 
 def _info_from(asked: ChangeRequest, noted: Mapping[str, Any]) -> DocumentInfo:
-    """Return the document that a put stored, from the put and what is noted."""
+    """Return the document that a put stored or kept; see `_note_of`."""
     assert isinstance(asked, PutRequest)  # noqa: S101 - nothing is noted of a deletion
     created, updated, expires = noted["moments"]
+    form, size, lifetime = asked.value.form, asked.value.size, asked.lifetime
+    if kept := noted.get("kept"):
+        form, size, length_of_life = kept
+        lifetime = None if length_of_life is None else timedelta(microseconds=length_of_life)
     return DocumentInfo(
         asked.scope,
         asked.key,
         noted["version"],
-        asked.value.form,
-        asked.value.size,
+        form,
+        size,
         moment(created),
         moment(updated),
         None if expires is None else moment(expires),
-        asked.lifetime,
+        lifetime,
     )
 
 

@@ -290,12 +290,14 @@ class Conversation(WindowCompaction):
                 events = await self._log.append(decide) if new or change is not None else []
                 if guard is not None:
                     guard.note(events)
+                    if again:
+                        guard.begin(await self._log.load())
                 appended = [event for event in events if event.type is EventType.MESSAGE]
                 self._note_writes(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for name, event in again.items():
                     stored[id(given[name])] = await self._replace_message(
-                        event, given[name], known_as[name], enters=enters
+                        event, given[name], known_as[name], enters=enters, strict=guard is not None
                     )
                 break
             except _StaleRead:
@@ -557,25 +559,36 @@ class Conversation(WindowCompaction):
         return next((event.after.number for event in events if _gives_number(event, place)), None)
 
     async def _replace_message(
-        self, event: Event, message: Message, version: Version | None = None, *, enters: bool = False
+        self,
+        event: Event,
+        message: Message,
+        version: Version | None = None,
+        *,
+        enters: bool = False,
+        strict: bool = False,
     ) -> Message | None:
         """Replace the content of a message at its place.
 
         An excluded message returns to the window. With the `version` that the caller
         has read, a message that was edited since stays as it is. The result is None if
         a message with a `version` was erased.
+
+        Raises:
+            WindowChanged: With `strict`, the message was edited or erased since.
         """
         before = await self._log.load()
         enters = enters and not event.draft.is_in_history
         if enters or event.place not in before.state.window:
             self._refuse_if_not_active(before)
         try:
-            changed = await self._change_message(event, lambda _: message, version, again=True)
+            changed = await self._change_message(event, lambda _: message, version, again=True, strict=strict)
             changed = await self._ensure_in_history(changed) if enters else changed
         except NotFound:
             if version is None:
                 raise
             await self._same_life()  # raises if the session itself is gone
+            if strict:
+                raise WindowChanged from None
             return None
         self._note_writes(changed)
         seen = self._log.snapshot or await self._log.load()
@@ -591,6 +604,7 @@ class Conversation(WindowCompaction):
         *,
         writes: bool = True,
         again: bool = False,
+        strict: bool = False,
         request: RequestMark | None = None,
     ) -> Event:
         """Change a message at its place. A repeat of the request changes nothing.
@@ -598,6 +612,7 @@ class Conversation(WindowCompaction):
         Args:
             writes: Whether the handle's user becomes an author of the message.
             again: Whether the caller passes the whole message again.
+            strict: Raise `WindowChanged` for a message with another `version`.
 
         Raises:
             NotFound: the message is gone.
@@ -612,13 +627,16 @@ class Conversation(WindowCompaction):
             (event,) = await self._log.whole([event], strict=True)
             if event.is_redacted or event.draft.message is None:
                 break
-            if version is not None and version_of(event) != version:
+            is_other = version is not None and version_of(event) != version
+            if is_other and not strict:
                 return event
             if request is not None and event.was_made_by(request):
                 await self._log.ensure_edit_told(event)
                 return event
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             new = forget_changed(new)
+            if is_other and new != event.draft.message:
+                raise WindowChanged
             if new == event.draft.message:
                 if event.edits:
                     await self._log.ensure_edit_told(event)
@@ -981,7 +999,7 @@ class Conversation(WindowCompaction):
             wanted = await self._not_reviving(wanted, window, shown, read, by_content=by_content)
         made = Replacement(wanted, shown, window.places, read.removable(self._mark), by_content=by_content)
         told: list[Message | None] = []
-        versions = NONE_READ if revive else read.versions
+        versions = NONE_READ if revive and expected is None else read.versions
         new = [
             message.model_copy(update={"id": names[id(message)]}) if id(message) in names else message
             for message in made.told

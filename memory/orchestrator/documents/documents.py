@@ -565,12 +565,11 @@ class Documents:
         for scope in {one.scope for one in puts}:
             self._check_home(tenant, scope)
         keys, nonce = [key_of(tenant, one.scope, one.key) for one in puts], self._placement.nonce()
-        small = [number for number, one in enumerate(puts) if not one.is_large]
-        stored = dict(zip(small, await self._read_rows([keys[number] for number in small]), strict=True))
+        stored = await self._read_rows(keys)
         done: dict[int, DocumentInfo | Conflict] = {}
         writes: dict[int, Put] = {}
         growth: dict[str, list[tuple[ChangeRequest, Key, Stored | None]]] = {}
-        async for number, there in iterate_cooperatively(stored.items()):
+        async for number, there in iterate_cooperatively(list(enumerate(stored))):
             asked, key, mark = puts[number], keys[number], requests[number]
             try:
                 if (made := _find_made(asked, there, mark)) is not None:
@@ -580,11 +579,12 @@ class Documents:
                     done[number] = info_of(kept)
                     continue
                 known = getattr(there, "version", None)
-                writes[number] = self._put(asked, key, there, known, None, nonce, mark)
+                if not asked.is_large:
+                    writes[number] = self._put(asked, key, there, known, None, nonce, mark)
                 growth.setdefault(asked.scope, []).append((asked, key, there))
             except Conflict as refused:
                 done[number] = refused
-        more = [entry for some in growth.values() for entry in _growth(some)]
+        more = [entry for some in growth.values() for entry in _growth(some)]  # large ones too: all or none
         async with self._quotas.admit(tenant, more):
             outcomes = (
                 await self._placement.write("document.put", self._home, *writes.values()) if writes else []

@@ -35,11 +35,23 @@ class WindowGuard:
         """Return `decide`, which raises `WindowChanged` if the window changed."""
 
         def decide_checked(seen: LogSnapshot) -> list[Draft]:
-            if not self._is_passed and seen.state.after.version != self._version:
-                raise WindowChanged
+            self._check(seen)
             return decide(seen)
 
         return decide_checked
+
+    def begin(self, seen: LogSnapshot) -> None:
+        """Check the window before a write that is no event, such as an edit.
+
+        Raises:
+            WindowChanged: It changed.
+        """
+        self._check(seen)
+        self._is_passed = True
+
+    def _check(self, seen: LogSnapshot) -> None:
+        if not self._is_passed and seen.state.after.version != self._version:
+            raise WindowChanged
 
     def note(self, events: Sequence[Event]) -> None:
         """Note a write, which may be none."""
