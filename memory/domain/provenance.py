@@ -131,6 +131,16 @@ def writers_in(metadata: Mapping[str, Any]) -> list[str]:
     return [one[: validation.MAX_SOURCE_CHARS] for one in noted if isinstance(one, str) and one.strip()]
 
 
+def replaced_metadata(metadata: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata that replace stored ones.
+
+    If they name a writer, it comes after the stored writers.
+    """
+    if not (noted := writers_in(metadata)):
+        return dict(metadata)
+    return signed_metadata(metadata, dict.fromkeys([*writers_in(stored), *noted]))
+
+
 def parts_of(of: str) -> tuple[str, str]:
     """Return the kind and the name of an origin."""
     kind, _, name = of.partition(":")

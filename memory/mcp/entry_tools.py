@@ -166,7 +166,7 @@ async def update_memory(call: Call, given: UpdateArguments) -> Answer:
                 "content", "may be empty only beside a title. If nothing is true of it any more, retire it"
             )
     entry = await memory.update(given.id, **options)
-    return _answer_of(entry, "changed; the version before is kept")
+    return _answer_of(entry, "the entry is so now; earlier versions are kept")
 
 
 class RetireArguments(Arguments):

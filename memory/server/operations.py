@@ -289,10 +289,9 @@ class _Route:
         if wait_of(prefer) is not None:
             values.setdefault("consistency", "replicated")
         await _resolve_ids(caller, operation, values)
-        changed = [
-            (name, getattr(one, name)) for one in values.get("changes", ()) for name in ("scope", "key")
-        ]
-        request.scope["audit_targets"] = [*targets_of(values), *changed]
+        documents = [*values.get("changes", ()), *values.get("puts", ())]
+        named = [(name, getattr(one, name)) for one in documents for name in ("scope", "key")]
+        request.scope["audit_targets"] = [*targets_of(values), *named]
         request.scope["is_deletion"] = any(one.op == "delete" for one in values.get("changes", ()))
         asked = dict(values)
         if operation.prepare is not None:

@@ -154,7 +154,7 @@ def _of_validation(error: RequestValidationError) -> Problem:
         where, *path = one["loc"]
         name = _path_text(path) or str(where)
         message = "is missing" if one["type"] == "missing" else str(one["msg"])
-        if one["type"] in ("unknown_field", "no_object"):
+        if one["type"] == "unknown_field" or (one["type"] == "no_object" and not path):
             path.append(one["ctx"]["field"])
             name = _path_text(path)
         if one["type"] == "json_invalid":

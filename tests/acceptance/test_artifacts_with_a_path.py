@@ -116,6 +116,16 @@ async def test_a_part_of_a_file_is_read(memory: Memory) -> None:
             await anext(aiter(memory.artifacts.stream(file.id, **given)))
 
 
+async def test_a_file_that_was_replaced_is_not_read_as_the_one_before(memory: Memory) -> None:
+    await memory.sessions.create("s1")
+    before = await memory.artifacts.put("s1", "a.bin", b"before")
+    after = await memory.artifacts.put("s1", "a.bin", b"after it")
+    for end in (None, before.size):
+        with pytest.raises(Conflict, match="replaced"):
+            await anext(aiter(memory.artifacts.stream(before.id, end=end, sha256=before.sha256)))
+    assert await anext(aiter(memory.artifacts.stream(after.id, sha256=after.sha256))) == b"after it"
+
+
 @pytest.mark.behaviour("D6", "D19")
 async def test_an_artifact_ends_with_its_session_and_no_other_tenant_sees_it(memory: Memory) -> None:
     await memory.sessions.create("s1", user="ada")

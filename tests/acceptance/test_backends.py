@@ -169,6 +169,20 @@ async def test_calls_that_begin_while_a_memory_opens_wait_until_it_is_open() -> 
             await listed()
 
 
+async def test_a_signed_stream_waits_until_its_memory_is_open_again(tmp_path: Path) -> None:
+    async with Memory(on(f"sqlite:///{tmp_path / 'memory.db'}")) as memory:
+        session = memory.restrict(origin="key:first").session("s1")
+        await session.append({"id": "m0", "role": "user", "content": "hello"})
+
+    async def streamed() -> None:
+        async with session.stream(message_id="m1") as stream:
+            await stream.write("in pieces")
+
+    await asyncio.gather(memory.open(), streamed())
+    assert [one.id for one in (await session.window()).messages] == ["m0", "m1"]
+    await memory.close()
+
+
 @pytest.mark.behaviour("B10")
 async def test_calls_that_wait_for_an_opening_that_fails_or_that_asks_them_are_refused(
     tmp_path: Path,

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from memory import DocumentPut, Entry, Forbidden, InvalidInput, Memory, Message, NotFound, RejectedByGate
+from memory import (
+    DocumentPut,
+    Entry,
+    Forbidden,
+    InvalidInput,
+    LegalHoldActive,
+    Memory,
+    Message,
+    NotFound,
+    RejectedByGate,
+)
 from tests.acceptance.support import Clock, watching
 
 FIRST, SECOND = "source:key:first", "source:key:second"
@@ -233,7 +243,7 @@ async def test_records_other_than_entries_name_their_writer(memory: Memory) -> N
     task = await session.tasks.save("t1", title="Book", metadata=forged)
     assert task.metadata == {"n": 1, "written_by": ["key:first"]}
     [replaced] = await second.session("s", user="ada").tasks.replace_all([{"id": "t1", "title": "Pay"}])
-    assert replaced.metadata == {"written_by": ["key:second"]}
+    assert replaced.metadata == {"written_by": ["key:first", "key:second"]}
     assert (await session.runs.save("r1", child_id="s2")).metadata == {"written_by": ["key:first"]}
     file = await first.artifacts.put("s", "a.txt", b"x")
     assert file.written_by == "key:first"
@@ -242,6 +252,23 @@ async def test_records_other_than_entries_name_their_writer(memory: Memory) -> N
     for view in (first, second, memory, first):
         await view.scratchpads.append("note", "builder")
     assert (await memory.scratchpads.read("builder")).written_by == ("key:first", "key:second")
+
+
+async def test_a_hold_lets_another_caller_change_the_status_of_a_task(memory: Memory) -> None:
+    first, second = (memory.restrict(origin=f"key:{name}") for name in ("first", "second"))
+    one, other = (view.session("s", user="ada").tasks for view in (first, second))
+    await memory.sessions.create("s", user="ada")
+    await one.save("t1", title="Book", metadata={"n": 1})
+    await memory.admin.legal_holds.add("case 7", reason="litigation", user="ada")
+    done = await other.save("t1", title="Book", metadata={"n": 1}, status="completed")
+    assert (done.status, done.metadata) == ("completed", {"n": 1, "written_by": ["key:first", "key:second"]})
+    [again] = await one.replace_all([{"id": "t1", "title": "Book", "metadata": {"n": 1}}])
+    assert again.metadata == done.metadata
+    for metadata in ({"n": 2}, {}):
+        with pytest.raises(LegalHoldActive):
+            await other.save("t1", title="Book", metadata=metadata)
+        with pytest.raises(LegalHoldActive):
+            await other.replace_all([{"id": "t1", "title": "Book", "metadata": metadata}])
 
 
 async def test_a_system_message_names_its_writers(memory: Memory) -> None:

@@ -279,6 +279,8 @@ async def test_a_record_names_what_a_body_names(server: KeyServer) -> None:
     await server.call(admin, "DELETE", "/v1/documents/item", params={"scope": "user:ada", "key": "a"})
     change = {"op": "delete", "scope": "user:ada", "key": "a"}
     await server.call(admin, "POST", "/v1/documents/apply", json={"changes": [change]})
+    put = {"scope": "user:ada", "key": "a", "value": 1}
+    await server.call(admin, "POST", "/v1/documents/put", json={"puts": [put]})
     body = {"filter": {"types": ["user"]}, "scope": "user:ada"}
     await server.call(admin, "POST", f"{ENTRIES}/delete", json=body)
     found = {one["action"]: one["targets"] for one in await settled(server)}
@@ -290,6 +292,7 @@ async def test_a_record_names_what_a_body_names(server: KeyServer) -> None:
     document = [target("scope", "user:ada", "acme"), target("key", "a", "acme")]
     assert found["DELETE /v1/documents/item"] == document
     assert found["POST /v1/documents/apply"] == document
+    assert found["POST /v1/documents/put"] == document
 
 
 async def test_pages_of_the_log_have_a_limit_and_any_beginning(server: KeyServer) -> None:

@@ -93,6 +93,8 @@ async def test_bytes_come_back_as_base64_and_raw(ada: Client) -> None:
          "changes[0].value"),
         ("POST", "/v1/documents/apply",
          {"changes": [{"op": "delete", "scope": "user:ada", "key": "a", "value": 1}]}, "changes[0].value"),
+        ("POST", "/v1/documents/put", {"puts": [None]}, "puts[0]"),
+        ("POST", "/v1/documents/put", [], "body"),
     ],
 )  # fmt: skip
 async def test_bad_input_is_refused_by_field(

@@ -342,6 +342,18 @@ async def test_the_keys_of_an_erased_tenant_end(server: KeyServer) -> None:
     assert (again.status_code, again.json()["keys_revoked"]) == (200, 0)
 
 
+async def test_the_keys_of_a_held_tenant_stay(server: KeyServer) -> None:
+    operator, writer = await server.key("ops", "operator"), await server.key("acme", "writer")
+    holds = server.memory.for_tenant("acme").admin.legal_holds
+    await holds.add("case 7", reason="litigation", tenant=True)
+    refused = await server.call(operator, "DELETE", "/v1/admin/tenants/acme")
+    assert refused.json()["code"] == "legal_hold_active"
+    assert (await server.call(writer, "GET", ENTRY)).status_code == 404
+    await holds.remove("case 7")
+    erased = await server.call(operator, "DELETE", "/v1/admin/tenants/acme")
+    assert (erased.status_code, erased.json()["keys_revoked"]) == (200, 1)
+
+
 async def test_an_admin_that_erases_its_tenant_ends_its_own_key_last(server: KeyServer) -> None:
     admin, writer = await server.key("acme", "admin"), await server.key("acme", "writer")
     erased = await server.call(admin, "DELETE", "/v1/admin/tenants/acme")

@@ -9,8 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
+from memory.domain.artifact import Artifact
 from memory.facade.memory import Memory
+from memory.facade.resources.artifacts import Artifacts
 from tests.acceptance.support import DAY, Clock
+from tests.server.api import TENANT, Api
+from tests.server.api import Client as TenantClient
 from tests.server.support import ENTRIES, RELATIONS, Client
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -372,3 +376,20 @@ async def test_a_file_is_served_in_ranges_and_never_runs(client: Client, memory:
     await client.refused(
         "PUT", "/v1/memory/artifacts", params={**where, "path": "../x"}, content=b"x", headers=BYTES
     )
+
+
+async def test_a_file_that_is_replaced_in_a_request_is_not_sent_as_the_one_before(
+    api: Api, ada: TenantClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, find = api.memory.for_tenant(TENANT), Artifacts.get
+    await memory.sessions.create("s1")
+    made = await memory.artifacts.put("s1", "a", b"before")
+
+    async def find_and_replace(artifacts: Artifacts, named: str) -> Artifact | None:
+        found = await find(artifacts, named)
+        await memory.artifacts.put("s1", "a", b"a longer file")
+        return found
+
+    monkeypatch.setattr(Artifacts, "get", find_and_replace)
+    answer = await ada.http.get(f"/v1/memory/artifacts/{made.id}/raw")
+    assert not answer.content

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeAlias
 from memory.domain import validation
 from memory.domain.artifact import ANY_MEDIA_TYPE, Artifact, ArtifactPage, check_media_type, check_path
 from memory.domain.corrections import explain_guesses
-from memory.domain.errors import InvalidInput, NotFound
+from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.facade.arguments import id_of, whole
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import (
@@ -126,7 +126,7 @@ class Artifacts:
         return None if found is None else artifact_of(found)
 
     async def stream(
-        self, artifact: ArtifactRef, *, start: int = 0, end: int | None = None
+        self, artifact: ArtifactRef, *, start: int = 0, end: int | None = None, sha256: str | None = None
     ) -> AsyncIterator[bytes]:
         """Yield the bytes of an artifact in order, at most 1 MiB at a time.
 
@@ -138,10 +138,11 @@ class Artifacts:
             artifact: The id, or the session and the path.
             start: The place of the first byte; 0 is the first one of the file.
             end: The place behind the last byte; by default the end of the file.
+            sha256: The SHA-256 of the file that the caller knows.
 
         Raises:
             NotFound: There is no such artifact, or it is deleted meanwhile.
-            Conflict: The artifact is replaced meanwhile.
+            Conflict: The artifact is replaced meanwhile, or has another SHA-256.
             CorruptRecord: Bytes are missing, or their SHA-256 differs from that of the
                 stored file.
         """
@@ -149,8 +150,12 @@ class Artifacts:
         for name, place in (("start", first), ("end", behind)):
             if place is not None and place < 0:
                 raise InvalidInput(name, f"must not be negative, as {place} is")
+        known = None if sha256 is None else validation.text("sha256", sha256)
         found, manifests = await self._require_record(artifact), self._access.engine.conversations.manifests
-        size = artifact_of(found).size
+        shown = artifact_of(found)
+        if known not in (None, shown.sha256):
+            raise Conflict("the artifact was replaced. Read it again", shown.id)
+        size = shown.size
         last = size if behind is None else min(behind, size)
         is_all = first == 0 and last == size
         async for data in manifests.stream(found) if is_all else manifests.stream_part(found, first, last):

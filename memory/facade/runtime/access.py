@@ -817,6 +817,7 @@ class Access:
             RejectedByGate: It is blocked.
         """
         if self.signature:
+            await self.wait_for_opening()
             await self.engine.trust.refuse_blocked(self.tenant, self.signature)
 
     def sign_import(self, draft: Draft) -> Draft:

@@ -14,7 +14,14 @@ from functools import cached_property
 from typing import Any, Final, get_args
 
 from memory.domain import validation
-from memory.domain.errors import ConfigError, Conflict, InvalidInput, NotFound, VersionConflict
+from memory.domain.errors import (
+    ConfigError,
+    Conflict,
+    InvalidInput,
+    LegalHoldActive,
+    NotFound,
+    VersionConflict,
+)
 from memory.domain.scope import Scope, Subtree
 from memory.domain.time import EPOCH, micros, moment
 from memory.domain.versions import ABSENT
@@ -233,11 +240,17 @@ class KeyStore:
         return await self._change(key_id, revoke)
 
     async def revoke_all(self, tenant: str, *, but: str | None = None) -> int:
-        """End all keys of a tenant, except the one with the id `but`.
+        """End all keys of a tenant that is to be erased, except the one named `but`.
 
         Returns:
             The number of keys that this call ended.
+
+        Raises:
+            LegalHoldActive: The tenant is under legal hold, and cannot be erased.
         """
+        holds = await self._memory.for_tenant(tenant).admin.legal_holds.list()
+        if held := [hold for hold in holds if hold.over == "tenant"]:
+            raise LegalHoldActive(*held)
         ended = 0
         for key in await self.list(tenant):
             if key.revoked_at is None and key.id != but:

@@ -138,7 +138,7 @@ async def read_artifact(
     if part is not None:
         headers["Content-Range"] = f"bytes {begin}-{end - 1}/{found.size}"
     return ClosingResponse(
-        caller.memory.artifacts.stream(found.id, start=begin, end=end),
+        caller.memory.artifacts.stream(found.id, start=begin, end=end, sha256=found.sha256),
         200 if part is None else 206,
         headers={**headers, "Content-Type": found.media_type},
     )

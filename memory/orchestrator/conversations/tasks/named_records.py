@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from memory.domain import ids
+from memory.domain.provenance import replaced_metadata, signed_metadata, writers_in
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.collections import SAID_BY
@@ -119,9 +120,12 @@ class NamedRecords:
                 return done
             if (says := said(there if isinstance(there, Record) else None)) is None:
                 return None
-            if isinstance(there, Record) and any(
-                there.body.get(one) and there.body[one] != says[1].get(one) for one in keeps
-            ):
+            body = dict(says[1])
+            if isinstance(there, Record):
+                before: Any = there.body.get("metadata") or {}
+                given: Any = body.get("metadata") or {}
+                body["metadata"] = replaced_metadata(given, before)
+            if isinstance(there, Record) and any(loses(there.body.get(one), body.get(one)) for one in keeps):
                 await self._holds.refuse_change(log.life.partition, log.life.user)
             if isinstance(there, Tombstone) and there.owed:
                 await self._outbox.finish(OutboxRecord(self._collection, store, there))
@@ -142,7 +146,7 @@ class NamedRecords:
                 there.created_at if isinstance(there, Record) else now,
                 now,
                 fields={**says[0], **({SAID_BY: writers} if writers else {})},
-                body={name: value for name, value in says[1].items() if value not in (None, {})},
+                body={name: value for name, value in body.items() if value not in (None, {})},
                 generation=log.life.generation,
                 tier="mid",
             )
@@ -229,3 +233,13 @@ class NamedRecords:
         return await self._placement.page(
             f"{self._collection.name}.list", self._placement.topology.archive, query
         )
+
+
+def loses(stored: Any, given: Any) -> bool:
+    """Return whether a save would overwrite a stored value.
+
+    The writers in metadata are no such value: a save that names one adds it.
+    """
+    if isinstance(stored, Mapping) and writers_in(given or {}):
+        stored, given = signed_metadata(stored, ()), signed_metadata(given, ())
+    return bool(stored) and stored != given

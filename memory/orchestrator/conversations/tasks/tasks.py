@@ -17,7 +17,7 @@ from memory.domain.errors import Conflict
 from memory.domain.task import Task, TaskPage
 from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.log.log import Log
-from memory.orchestrator.conversations.tasks.named_records import NamedRecords
+from memory.orchestrator.conversations.tasks.named_records import NamedRecords, loses
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import CLAIMS, TASKS
 from memory.orchestrator.storage.entry_records import copy_json
@@ -271,9 +271,7 @@ class Tasks:
 
 def _loses(task: Task, draft: TaskDraft) -> bool:
     """Return whether a value of the task would be overwritten."""
-    return any(
-        (said := getattr(task, name)) and said != (getattr(draft, name) or type(said)()) for name in KEEPS
-    )
+    return any(loses(getattr(task, name), getattr(draft, name)) for name in KEEPS)
 
 
 def _claim_key(tenant: str, task_id: str) -> Key:
