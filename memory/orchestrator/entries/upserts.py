@@ -131,10 +131,10 @@ class Upserts:
         done: dict[Key, Upserted] = {}
         refusals: dict[Key, Conflict | InvalidInput] = {}
         if len(batch) > 1:
-            patience = RetryDeadline(self._placement, "of a batch")
+            patience = {key: RetryDeadline(self._placement, key.id) for key in sorted(batch)}
             async with AsyncExitStack() as locks:
-                for key in sorted(batch, key=lambda key: key.id):  # one order, so that no two calls deadlock
-                    await locks.enter_async_context(self._key_locks.take(ENTRIES, key, patience))
+                for key, until in patience.items():  # in one order, so that no two calls deadlock
+                    await locks.enter_async_context(self._key_locks.take(ENTRIES, key, until))
                 done = await self._try_together(tenant, batch)
             self._entries.on_written(tenant, [entry for entry, is_found in done.values() if not is_found])
         for key, call in batch.items():

@@ -11,7 +11,9 @@ from datetime import timedelta
 
 import pytest
 
+from memory.domain.entry import EntryDraft
 from memory.domain.errors import NotFound, StoreError, TooMuchContention
+from memory.orchestrator.entries.upserts import UpsertCall
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.settings import EngineSettings
@@ -93,6 +95,17 @@ async def test_who_waits_until_the_deadline_is_told_that_the_entry_was_contended
         world.heal()
         assert (await world.update(entry, content="third")).content == "third"
         assert len(world.engine.key_locks) == 0
+
+
+async def test_of_many_keyed_writes_the_one_that_waited_too_long_is_named() -> None:
+    async with World(settings=EngineSettings(deadline=timedelta(milliseconds=50))) as world:
+        calls = [UpsertCall(EntryDraft(scope=USER, content="x", key=f"k{n}")) for n in range(3)]
+        engine, key = world.engine, calls[1].key_of(TENANT)
+        async with engine.key_locks.take(ENTRIES, key, RetryDeadline(engine.placement, key.id)):
+            with pytest.raises(TooMuchContention, match=key.id) as caught:
+                await engine.upserts.upsert_many(TENANT, calls)
+            assert caught.value.entry_id == key.id
+            assert len(engine.key_locks) == 1
 
 
 async def test_a_deletion_comes_to_its_turn_among_two_hundred_edits(world: World) -> None:
