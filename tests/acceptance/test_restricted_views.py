@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -354,3 +355,11 @@ async def test_an_erasure_in_a_view_counts_as_without_one(memory: Memory) -> Non
     below = (await view.admin.erase("path:teams/red/**")).to_dict()
     assert below == {"entries": 2, "sessions_left": [], "documents": 2, "scopes": 2, "held": []}
     assert (await view.admin.erase(ADA)).to_dict() == {**below, "entries": 1, "documents": 1, "scopes": 1}
+
+
+async def test_a_call_of_a_view_that_is_never_awaited_leaves_nothing_behind(memory: Memory) -> None:
+    session = memory.restrict(role="writer").session("s1")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        session.replace([]).close()
+    assert told == []

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -29,6 +29,7 @@ from memory.domain.errors import Forbidden, InvalidInput, PartialWrite, QuotaExc
 from memory.domain.view import View
 from memory.facade.arguments import scope_or_subtree
 from memory.facade.runtime.view_results import hide_outside
+from memory.orchestrator.conversations.window.reads import lends_reads
 
 if TYPE_CHECKING:
     from memory.facade.runtime.access import Access
@@ -167,7 +168,7 @@ def _with_guard(called: str, method: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(method):
         restricted, after_opening = guard.call_async, _call_after_opening
     elif inspect.iscoroutinefunction(inspect.unwrap(method)):
-        restricted, after_opening = guard.call_with_reads, _call_after_opening
+        restricted, after_opening = lends_reads(guard.call_async), _call_after_opening
     elif inspect.isasyncgenfunction(inspect.unwrap(method)):
         restricted, after_opening = guard.iterate, _iterate_after_opening
 
@@ -216,29 +217,8 @@ class _Guard:
         self._check(view, held, args, kwargs)
         if self._is_blockable:
             await access.refuse_blocked()
-        return await self._finish(access, view, self._method(held, *args, **kwargs))
-
-    def call_with_reads(
-        self, access: Access, view: View, held: Any, args: Any, kwargs: Any
-    ) -> Coroutine[Any, Any, Any]:
-        """Begin the call at once, as a method needs that `lends_reads` decorates."""
-        self._check(view, held, args, kwargs)
-        made = self._method(held, *args, **kwargs)
-
-        async def call() -> Any:
-            try:
-                if self._is_blockable:
-                    await access.refuse_blocked()
-                return await self._finish(access, view, made)
-            finally:
-                made.close()
-
-        return call()
-
-    async def _finish(self, access: Access, view: View, made: Awaitable[Any]) -> Any:
-        """Await the result of a call, and hide what is outside of the view."""
         try:
-            return await hide_outside(access, await made)
+            return await hide_outside(access, await self._method(held, *args, **kwargs))
         except PartialWrite as error:
             await hide_outside(access, error.written)
             raise
