@@ -225,10 +225,10 @@ class Writer(Worker[Run]):
         pads: Any = self.engine.scratchpads
         put, end = pads._put, pads._end
 
-        async def noticed(partition: Any, nonce: str, of: Any) -> Any:
+        async def noticed(partition: Any, nonce: str, of: Any, *more: Any) -> Any:
             assert self.act is not None
             run.by_nonce[nonce] = self.act
-            return await put(partition, nonce, of)
+            return await put(partition, nonce, of, *more)
 
         async def looked(partition: Any) -> Any:
             found = await end(partition)
