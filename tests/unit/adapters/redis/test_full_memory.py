@@ -4,6 +4,7 @@ room.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +19,10 @@ from tests.unit.adapters.redis.conftest import SERVERS
 
 pytestmark = pytest.mark.parametrize("scheme", SERVERS)
 SESSIONS = ("s", "t")
+ROOM = "y" * 50_000
+"""What the first erasure frees: more than the server needs for its connections, which
+comes and goes.
+"""
 
 
 def _config(server: Server, scheme: str, prefix: str) -> dict[str, Any]:
@@ -41,7 +46,8 @@ async def full(scheme: str, prefix: str) -> AsyncIterator[dict[str, Any]]:
     config = _config(server, scheme, prefix)
     async with Memory(config) as memory:
         for scope in ("user:ada", "user:bob", "user:eve"):
-            await memory.write(f"a fact of {scope}", scope=scope, key="fact")
+            text = f"a fact of {scope}"
+            await memory.write(f"{text} {ROOM}" if scope == "user:bob" else text, scope=scope, key="fact")
         for name in SESSIONS:
             await memory.session(name, user="cleo").append({"role": "user", "content": "hello"})
         redis_servers.limit(server.port, 0)
@@ -67,9 +73,9 @@ async def test_a_memory_opens_reads_and_makes_room_in_a_full_server(full: dict[s
         with pytest.raises(StoreFull):
             await memory.session("s").append({"role": "user", "content": "more " * 1000})
 
+        assert await memory.admin.erase("user:bob") == 1
         (ada,) = await memory.retrieve("user:ada")
         assert await memory.delete(ada.id)
-        assert await memory.admin.erase("user:bob") == 1
         session = memory.session("t")
         (said,) = (await session.history()).items
         assert await session.erase(str(said.message.id))
@@ -77,7 +83,11 @@ async def test_a_memory_opens_reads_and_makes_room_in_a_full_server(full: dict[s
         assert (await session.history()).items[0].is_redacted
         assert await memory.session("s").delete()
         assert (await memory.admin.erase_user("cleo")).sessions == 1
-        swept = await memory.admin.sweep()
+        for _ in range(100):
+            swept = await memory.admin.sweep()
+            if not swept.still_owed:
+                break
+            await asyncio.sleep(0.1)
         assert swept.ran
         assert not swept.still_owed
         for scope in ("user:ada", "user:bob"):
