@@ -662,7 +662,13 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
             count = sum(counts.values())
             listed = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "nothing"
             said = f"of tenant {memory.tenant}, in {of_tenant.scopes} scopes: {listed} {would}"
-            said += f"\nrevoked: {keys} API key{'s' * (keys > 1)} of the tenant" if keys else ""
+            if keys is None:
+                said += (
+                    "\nnot revoked: API keys of the tenant, if `memory serve` has any. To revoke them,"
+                    " install 'memory-tiers[server]' and repeat the command"
+                )
+            elif keys:
+                said += f"\nrevoked: {keys} API key{'s' * (keys > 1)} of the tenant"
     cli.emit({**data, "dry_run": dry_run}, lambda out: out.print(said, markup=False, soft_wrap=True))
     return 0 if count else 1
 

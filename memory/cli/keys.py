@@ -74,13 +74,13 @@ async def create(
     _show_text(cli, key, text)
 
 
-async def revoke_keys_of_tenant(memory: Memory) -> int:
+async def revoke_keys_of_tenant(memory: Memory) -> int | None:
     """Revoke all keys of a tenant that is to be erased; return how many there were.
 
-    Without the packages of the server, this process knows of no keys.
+    Without the packages of the server it revokes none, and returns None.
     """
     if not has_extra():
-        return 0
+        return None
     from memory.server.identity import KeyStore
 
     return await KeyStore(memory).revoke_all(memory.tenant)

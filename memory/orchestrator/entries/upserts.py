@@ -289,7 +289,7 @@ class Upserts:
 
     async def _create(self, key: Key, call: UpsertCall) -> Upserted | None:
         draft = call.draft
-        if isinstance(draft, PartialDraft) and not draft.has_substance:
+        if not call.has_substance:
             raise InvalidInput(
                 "content",
                 f"is missing, and no entry exists under key {draft.key!r}. Pass the content of the new entry",

@@ -366,6 +366,22 @@ def test_forget_reaches_a_user_or_a_tenant_and_counts_first(memory: CommandLine)
     assert [one["id"] for one in memory.json("session", "list")["sessions"]] == ["other"]
 
 
+def test_forget_says_which_keys_it_cannot_revoke_without_the_server(
+    memory: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write() -> None:
+        memory.ok("write", "x", "-s", "user:ada", "--tenant", "acme")
+
+    write()
+    assert memory.json("forget", "--tenant", "acme", "--yes")["keys_revoked"] == 0
+    write()
+    monkeypatch.setattr("memory.cli.serve.EXTRA", ("a_package_that_is_nowhere",))
+    told = memory.ok("forget", "--tenant", "acme", "--yes")
+    assert "not revoked: API keys of the tenant" in told
+    write()
+    assert memory.json("forget", "--tenant", "acme", "--yes")["keys_revoked"] is None
+
+
 def test_forget_empties_exactly_the_scope_named(memory: CommandLine, tea: Any) -> None:
     memory.ok("write", "stays", "-s", "user:bob")
     assert memory.json("forget", "--scope", "user:ada", "--yes") == {
