@@ -786,7 +786,7 @@ async def words_are_gone_from_files(run: Run) -> None:
     for store in run.memory._engine.topology.leaves:
         await store.vacuum()
     living = {word for word in run.model.living_words() | run.talks.living_words() if is_own(word)}
-    gone = _gone_words(run) - run.talks.replaced_words()
+    gone = _gone_words(run) - run.talks.replaced_words() - run.model.shelf.replaced_words()
     files = [
         file
         for file in run.folder.rglob("*")

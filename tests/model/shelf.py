@@ -29,6 +29,10 @@ class Document:
     expires_at: datetime | None = None
     lifetime: timedelta | None = None
     """How long each read keeps it."""
+    before: str = ""
+    """What it said before the last change. A store may keep that for a while, to
+    restore.
+    """
 
     def expired(self, at: datetime) -> bool:
         return self.expires_at is not None and self.expires_at < at
@@ -109,6 +113,7 @@ class Shelf:
             told.updated_at,
             expires_at,
             expires_in if refreshes else None,
+            "" if there is None else f"{there.value} {there.metadata}",
         )
         is_same(said, told, made.shown(place))
         self.all[place] = made
@@ -143,6 +148,9 @@ class Shelf:
 
     def living_words(self) -> set[str]:
         return {word for one in self.all.values() for word in owned(f"{one.value} {one.metadata}")}
+
+    def replaced_words(self) -> set[str]:
+        return {word for one in self.all.values() for word in owned(one.before)}
 
     def gone_words(self) -> set[str]:
         return self._words.keys() - self.living_words()

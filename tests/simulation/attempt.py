@@ -173,6 +173,8 @@ class Attempts:
     def _unknown(self, effects: Callable[[], Effects] | Effects, start: float, label: str) -> None:
         for e in _listed(effects):
             self._history.note(self._event(e, start, inf, label, maybe=True))
+            if e.act is Act.PROMOTE or (e.act is Act.CREATE and self._history.is_derived(e.register)):
+                self._history.note_may_be_taken_back(e.register, start, label)
 
     def _event(self, e: Effect, start: float, end: float, label: str, *, maybe: bool) -> Event:
         born = e.act in (Act.CREATE, Act.PROMOTE)

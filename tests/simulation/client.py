@@ -282,6 +282,8 @@ class EngineClient(Reader):
         done = await self.attempt(
             "delete scope", lambda: self.engine.erasure.erase_scope(o.tenant, o.scope), unknown, wiped
         )
+        if done is not None:
+            self.history.note_made_of_erased(o.tenant, o.scope.text, start, done[1].by)
         if done is not None and not fenced:
             self.history.note_watched(o.tenant, o.scope.text, start, done[1].end, done[1].by)
         if done is not None and fenced and (left := stood & of_scope(self.world, o.tenant, o.scope.text)):

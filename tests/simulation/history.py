@@ -275,6 +275,32 @@ class History:
         """
         self._owed.append(event)
 
+    def made_of(self, tenant: str, scope: str) -> set[str]:
+        """The registers elsewhere that were made of any of this scope, directly or not:
+        an erasure of the scope takes them, too.
+        """
+        of = {r.name for r in self.registers.values() if (r.tenant, r.scope) == (tenant, scope)}
+        made, before = set(of), -1
+        while len(made) > before:
+            before = len(made)
+            made |= {name for name in self.registers if name.rpartition(">")[0] in made}
+            made |= {d.register for d in self.derived if made & set(d.sources)}
+        return made - of
+
+    def note_made_of_erased(self, tenant: str, scope: str, start: float, by: str) -> None:
+        """What was made of an erased scope goes by and by, and that nobody is told."""
+        for name in sorted(self.made_of(tenant, scope)):
+            self.note(Event(name, Act.WIPE, None, start, maybe=True, by=by))
+
+    def is_derived(self, register: str) -> bool:
+        return any(d.register == register for d in self.derived)
+
+    def note_may_be_taken_back(self, register: str, start: float, by: str) -> None:
+        """The outcome of a call that derives is unknown: what it stored may be seen, and
+        goes again if a source changed meanwhile.
+        """
+        self.note(Event(register, Act.WIPE, None, start, maybe=True, by=by))
+
     def note_hanging_wipe(self, tenant: str, scope: str, start: float, by: str) -> None:
         """A scope deletion whose outcome nobody learned: until nothing is owed it may
         take effect, also on what was written after it.
@@ -297,6 +323,7 @@ class History:
         """
         now = self.moment()
         for tenant, scope, start, by in self._hanging:
+            self.note_made_of_erased(tenant, scope, start, by)
             for register in self.registers.values():
                 if (register.tenant, register.scope) == (tenant, scope):
                     self.note(Event(register.name, Act.WIPE, None, start, now, maybe=True, by=by))
@@ -341,6 +368,9 @@ class History:
         """Whether anything was begun so far that may have deleted it."""
         found = self.registers[register]
         left = register in self.leaving or f"{found.tenant}/{found.scope}" in self.leaving
+        left = left or any(
+            register in self.made_of(*which.split("/", 1)) for which in self.leaving if "/" in which
+        )
         return left or self.may_have_been_deleted_by(register, inf)
 
     # -- answers -----------------------------------------------------------------------

@@ -258,16 +258,20 @@ class Generations:
     ) -> int:
         """Erase the records that are older than `before` and return their number.
 
+        The messages of an erased session are erased with it, later ones too.
+
         `version` is the version of the erasure. If the erasure is forgotten, it is a
         version that is not later, so that records born again after the erasure win over
         the tombstones.
         """
-        older, erased = And((Lt("generation", generation), Lt("version", micros(before)))), 0
+        behind, erased = Lt("generation", generation), 0
+        older: Condition = And((behind, Lt("version", micros(before))))
         for kind in self._placement.kinds.within(partition):
             query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
-            erased += await self._placement.delete_matching(
-                "erase.delete", store, query, version, self.carried
-            )
+            found = await self._placement.delete_matching("erase.delete", store, query, version, self.carried)
+            if kind.heads and found:
+                older = behind  # the rest cannot be read without it
+            erased += found
         return erased
 
     async def spare(self, store: Store, partition: Partition, generation: int, since: int) -> None:

@@ -78,6 +78,8 @@ class Kind:
     """Prefix of the scopes that hold only such records: those of conversations or of
     scratchpads. None: callers' own scopes.
     """
+    heads: bool = False
+    """Whether all other records of its scope are unreadable without its record."""
 
     def scope_of(self, scope: Scope) -> str | None:
         """Return the scope of this kind's records that belong to a caller's scope.
@@ -187,7 +189,7 @@ KINDS = Kinds(
     Kind(ENTRY_PASSAGES, exported=False),
     Kind(RELATIONS),
     Kind(NUMBERS, exported=False),
-    Kind(SESSIONS, apart=CONVERSATION),
+    Kind(SESSIONS, apart=CONVERSATION, heads=True),
     Kind(ARTIFACTS, apart=CONVERSATION),
     Kind(MANIFESTS, exported=False, apart=CONVERSATION),
     Kind(MESSAGES, apart=CONVERSATION),
