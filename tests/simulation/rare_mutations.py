@@ -166,8 +166,8 @@ RARE_MUTATIONS: dict[str, Mutation] = {
     "a-healer-erases-what-is-of-after": Mutation(
         generations,
         "Generations._erase_older",
-        'And((Lt("generation", generation), Lt("version", micros(before))))',
-        'Lt("generation", generation)',
+        'And((behind, Lt("version", micros(before))))',
+        "behind",
         _SETBACK,
     ),
     "a-move-from-a-store-behind-goes-nowhere": Mutation(
