@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.storage.sources import CONFIRM_SOURCES
 from memory.policies.routing import is_later_tier
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Partition, Record, Role
@@ -42,7 +43,8 @@ class Watch:
 
     def entries(self) -> dict[Key, Record]:
         """The entries, each as it is at home. A copy that is on its way is one once its
-        source has let go of it.
+        source has let go of it; what was derived is one once its sources were found
+        unchanged.
         """
         marked = {
             (row.key, row.to)
@@ -52,6 +54,8 @@ class Watch:
         }
         found: dict[Key, Record] = {}
         for row in self.rows(ENTRIES, Role.HOME, Role.ARRIVING):
+            if any(owed.step == CONFIRM_SOURCES for owed in row.owed):
+                continue
             if row.role is Role.HOME or ((row.key, row.tier) in marked and row.key not in found):
                 found[row.key] = row
         return found
