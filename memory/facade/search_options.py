@@ -258,7 +258,7 @@ def preferences(
 
 def search_mode(value: object) -> SearchMode:
     """Return a checked `mode`."""
-    return validation.one_of("mode", value, get_args(SearchMode))  # type: ignore[return-value]
+    return validation.one_of("mode", value, get_args(SearchMode))
 
 
 def least_relevance(value: object) -> float | None:
