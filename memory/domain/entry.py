@@ -368,7 +368,7 @@ class EntryDraft(validation.ValidatedModel):
     @model_validator(mode="after")
     def _says_something(self) -> EntryDraft:
         if not self.has_substance:
-            raise InvalidInput("content", "may be empty only where a title or data carries the entry")
+            raise InvalidInput("content", "is empty. An entry needs a content, a title or data")
         return self
 
     @model_validator(mode="after")

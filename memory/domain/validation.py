@@ -292,7 +292,7 @@ class _Copy:
             return [self._part(number, inner, depth) for number, inner in enumerate(value)]
         known = _to_json_value(value)
         if known is value:
-            return self._instead_of(value, f"got a {type(value).__name__}; {_USE}")
+            return self._instead_of(value, f"has the type {type(value).__name__}; {_USE}")
         return self.of(known, depth)
 
     def _of_mapping(self, value: Mapping[Any, Any], depth: int) -> Any:

@@ -20,7 +20,7 @@ _SCHEME = re.compile(
     rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE
 )
 _SHORT = re.compile(r"([a-z][a-z0-9+.-]+):(?=/?[^:/\\])", re.IGNORECASE)
-"""A name, a colon and a path, as in `lmdb:folder`. Drives of Windows have one letter."""
+"""A name, a colon and a path: `lmdb:folder`. Drives of Windows have one letter."""
 _SECRET_NAME = re.compile(
     r"pass|pwd|token|secret|key|credential|mechanismproperties|^auth$|basic_?auth", re.IGNORECASE
 )
