@@ -464,7 +464,7 @@ def check_content(value: object) -> str:
 
 
 def check_type(value: object) -> EntryType:
-    return EntryType(validation.one_of("type", value, EntryType))
+    return validation.one_of("type", value, EntryType)
 
 
 def check_title(value: object) -> str | None:

@@ -176,7 +176,7 @@ def types_of(field: str, given: Sequence[EntryType | str] | None) -> tuple[str, 
         ()
         if given is None
         else tuple(
-            validation.one_of(field, one, EntryType)
+            str(validation.one_of(field, one, EntryType))
             for one in validation.sequence(field, given, at_most=validation.MAX_LIMIT)
         )
     )

@@ -736,7 +736,7 @@ class Session:
             first=_number("first", first),
             last=_number("last", last),
             roles=[
-                validation.one_of("roles", role, Role)
+                str(validation.one_of("roles", role, Role))
                 for role in validation.sequence("roles", roles, at_most=len(Role))
             ],
             summaries=bool(summaries),
