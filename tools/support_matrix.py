@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from memory.ports.capabilities import CACHE_NEEDS, FLAGS, HOME_NEEDS, Capabilities
 from memory.ports.contract.harness import Harness
 from tests.contract.every_harness import DRIVEN, FILES
 from tests.contract.harnesses import InMemory, Sqlite
+from tests.support.backends import BACKENDS
 from tests.support.servers import IMAGES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,35 +26,6 @@ PAGE = ROOT / "docs" / "backends.md"
 BEGIN, END = "<!-- support matrix: make docs -->", "<!-- end of support matrix -->"
 
 
-@dataclass(frozen=True)
-class Shown:
-    """How a backend is called for people: its URL, and the engine that its tests run
-    on.
-    """
-
-    url: str
-    engine: str
-
-
-SHOWN: dict[str, Shown] = {
-    "sqlite": Shown("`sqlite:///memory.db`", "SQLite of this Python"),
-    "in_memory": Shown("`memory://`", "nothing else"),
-    "file": Shown("`file:///folder`", "the disk"),
-    "file_unsynced": Shown("`file:///folder?fsync=false`", "the disk"),
-    "postgresql": Shown("`postgresql://…`", "postgres"),
-    "postgresql_pgvector": Shown("`postgresql://…` with pgvector", "PostgreSQL 16 of the package `pgserver`"),
-    "mariadb": Shown("`mysql://…` on MariaDB", "MariaDB 10.11, as `mysql:8` here"),
-    "mysql": Shown("`mysql://…` on MySQL 8", "MySQL 8: the image here is MariaDB's"),
-    "mongo": Shown("`mongodb://…`, one server", "mongo"),
-    "mongo_replica_set": Shown("`mongodb://…`, a replica set", "mongo"),
-    "redis": Shown("`redis://…`, appendfsync always", "redis"),
-    "redis_volatile": Shown("`redis://…` as most run it", "redis"),
-    "redis_cluster": Shown("`redis+cluster://…`", "redis"),
-    "qdrant_edge": Shown("`qdrant+edge:///folder`", "Qdrant Edge 0.9, in process"),
-    "qdrant_local": Shown("`qdrant://:memory:`", "local mode of qdrant-client, for tests"),
-    "qdrant_server": Shown("`qdrant://…`", "qdrant"),
-}
-ORDER = tuple(SHOWN)
 MARKS = {flag: flag.replace("_", " ") for flag in FLAGS}
 
 
@@ -68,7 +39,7 @@ def tiers(claims: Capabilities) -> str:
 
 
 def tested(name: str, required: set[str]) -> str:
-    engine = SHOWN[name].engine
+    engine = BACKENDS[name].engine
     image = IMAGES.get(engine)
     on = f"`{image.default}`" if image is not None else engine
     return f"CI, on {on}" if name in required else f"written, **not run** here (needs {on})"
@@ -84,16 +55,17 @@ def required() -> set[str]:
 def table() -> str:
     everyone: tuple[type[Harness], ...] = (Sqlite, InMemory, *FILES, *DRIVEN)
     harnesses = {h.name: h for h in everyone}
-    assert set(harnesses) == set(SHOWN), "every backend is shown, and nothing else"
+    shown = {name: backend.shown for name, backend in BACKENDS.items() if backend.shown}
+    assert set(harnesses) == set(shown), "every backend is shown, and nothing else"
     in_ci = required()
     lines = [
         f"| backend | tiers | {' | '.join(MARKS.values())} | tested |",
         f"|---|---|{'---|' * len(FLAGS)}---|",
     ]
-    for name in ORDER:
+    for name, url in shown.items():
         claims = harnesses[name].claims
         flags = " | ".join("✓" if getattr(claims, flag) else "" for flag in FLAGS)
-        lines.append(f"| {SHOWN[name].url} | {tiers(claims)} | {flags} | {tested(name, in_ci)} |")
+        lines.append(f"| {url} | {tiers(claims)} | {flags} | {tested(name, in_ci)} |")
     return "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ async def scopes(
     ] = None,
     max_depth: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Show paths with more labels as the path with so many."),
+        typer.Option(metavar="N", help="Show a path with more than N labels as its first N labels."),
     ] = None,
     limit: LimitOption = 100,
     cursor: CursorOption = None,

@@ -61,7 +61,7 @@ async def serve(
 
     Without --dev, callers need a key (`memory keys create`) or a token of your identity
     provider (`server.jwt` in the configuration).
-    Another address than this machine's needs TLS or --behind-proxy.
+    An address that other machines reach needs TLS or --behind-proxy.
 
     The API is under /v1, and its description at /openapi.json. One line with the
     address is printed once the server listens. SIGTERM or Ctrl-C stops it: running

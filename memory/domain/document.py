@@ -233,8 +233,8 @@ def _exact_json(value: object, path: str, depth: int, room: _Room) -> Any:
         return _exact_number(value, path)
     raise InvalidInput(
         path,
-        f"is a {type(value).__name__}, which would not return equal. Pass JSON (None, bool, int, float, str,"
-        " list, dict) or bytes",
+        f"is a {type(value).__name__}, which JSON cannot store unchanged. Pass JSON (None, bool, int,"
+        " float, str, list, dict) or bytes",
     )
 
 

@@ -228,7 +228,28 @@ def _whole(value: object, info: ValidationInfo) -> int | None:
     return value
 
 
+def _moment(value: object, info: ValidationInfo) -> datetime | None:
+    return None if value is None else validation.time(str(info.field_name), value)
+
+
+def _tags(value: object) -> list[str]:
+    return validation.tags([] if value is None else value)
+
+
+def _metadata(value: object) -> dict[str, Any]:
+    return validation.json_object("metadata", {} if value is None else value)
+
+
+def _origins(value: object) -> tuple[str, ...]:
+    return tuple(check_origins(() if value is None else value))
+
+
+def _confidence(value: object) -> float | None:
+    return None if value is None else check_confidence(value)
+
+
 Name = Annotated[str | None, BeforeValidator(_name)]
+MaybeMoment = Annotated[datetime | None, BeforeValidator(_moment)]
 EntryKey = Annotated[str | None, BeforeValidator(_key)]
 Whole = Annotated[int | None, BeforeValidator(_whole)]
 
@@ -243,93 +264,30 @@ class EntryDraft(validation.ValidatedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     scope: Scope
-    content: str = ""
-    type: EntryType = EntryType.CONTEXT
-    title: str | None = None
-    source: str | None = None
-    tags: list[str] = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    data: Any = None
-    vector: bytes | None = Field(default=None, exclude=True, repr=False)
+    content: Annotated[str, BeforeValidator(check_content)] = ""
+    type: Annotated[EntryType, BeforeValidator(check_type)] = EntryType.CONTEXT
+    title: Annotated[str | None, BeforeValidator(check_title)] = None
+    source: Annotated[str | None, BeforeValidator(check_source)] = None
+    tags: Annotated[list[str], BeforeValidator(_tags)] = Field(default_factory=list)
+    metadata: Annotated[dict[str, Any], BeforeValidator(_metadata)] = Field(default_factory=dict)
+    data: Annotated[Any, BeforeValidator(check_data)] = None
+    vector: Annotated[bytes | None, BeforeValidator(check_vector)] = Field(
+        default=None, exclude=True, repr=False
+    )
     """The caller's own vector, as packed float32 of length 1."""
-    searchable: bool = True
-    confidence: float | None = Field(default=None, exclude=True)
+    searchable: Annotated[bool, BeforeValidator(check_searchable)] = True
+    confidence: Annotated[float | None, BeforeValidator(_confidence)] = Field(default=None, exclude=True)
     """Stored as `metadata["confidence"]`."""
-    created_at: datetime | None = None
-    expires_at: datetime | timedelta | None = None
+    created_at: MaybeMoment = None
+    expires_at: Annotated[datetime | timedelta | None, BeforeValidator(check_expiry)] = None
     conversation_id: Name = None
     number_in_conversation: Whole = None
     speaker: Name = None
     artifact_id: Name = None
     agent: Name = None
     run: Name = None
-    origins: tuple[str, ...] = ()
+    origins: Annotated[tuple[str, ...], BeforeValidator(_origins)] = ()
     key: EntryKey = None
-
-    @field_validator("content", mode="before")
-    @classmethod
-    def _content(cls, value: object) -> str:
-        return check_content(value)
-
-    @field_validator("type", mode="before")
-    @classmethod
-    def _type(cls, value: object) -> EntryType:
-        return check_type(value)
-
-    @field_validator("title", mode="before")
-    @classmethod
-    def _title(cls, value: object) -> str | None:
-        return check_title(value)
-
-    @field_validator("source", mode="before")
-    @classmethod
-    def _source(cls, value: object) -> str | None:
-        return check_source(value)
-
-    @field_validator("origins", mode="before")
-    @classmethod
-    def _origins(cls, value: object) -> tuple[str, ...]:
-        return tuple(check_origins(() if value is None else value))
-
-    @field_validator("tags", mode="before")
-    @classmethod
-    def _tags(cls, value: object) -> list[str]:
-        return validation.tags([] if value is None else value)
-
-    @field_validator("metadata", mode="before")
-    @classmethod
-    def _metadata(cls, value: object) -> dict[str, Any]:
-        return validation.json_object("metadata", {} if value is None else value)
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _data(cls, value: object) -> Any:
-        return check_data(value)
-
-    @field_validator("vector", mode="before")
-    @classmethod
-    def _vector(cls, value: object) -> bytes | None:
-        return check_vector(value)
-
-    @field_validator("searchable", mode="before")
-    @classmethod
-    def _searchable(cls, value: object) -> bool:
-        return check_searchable(value)
-
-    @field_validator("confidence", mode="before")
-    @classmethod
-    def _confidence(cls, value: object) -> float | None:
-        return None if value is None else check_confidence(value)
-
-    @field_validator("created_at", mode="before")
-    @classmethod
-    def _created_at(cls, value: object) -> datetime | None:
-        return None if value is None else validation.time("created_at", value)
-
-    @field_validator("expires_at", mode="before")
-    @classmethod
-    def _expires_at(cls, value: object) -> datetime | timedelta | None:
-        return check_expiry(value)
 
     @property
     def address(self) -> str | None:
@@ -368,7 +326,7 @@ class EntryDraft(validation.ValidatedModel):
     @model_validator(mode="after")
     def _says_something(self) -> EntryDraft:
         if not self.has_substance:
-            raise InvalidInput("content", "may be empty only where a title or data carries the entry")
+            raise InvalidInput("content", "is empty. An entry needs a content, a title or data")
         return self
 
     @model_validator(mode="after")
@@ -417,8 +375,8 @@ class ImportedDraft(EntryDraft):
     Its references are already ids of the new store if their targets were exported too.
     """
 
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
+    valid_from: MaybeMoment = None
+    valid_to: MaybeMoment = None
     promoted_from_id: Name = None
     compacted_from_ids: tuple[str, ...] | None = None
     contributors: tuple[Contributor, ...] | None = None
@@ -440,11 +398,6 @@ class ImportedDraft(EntryDraft):
     @property
     def address(self) -> str | None:
         return self.named
-
-    @field_validator("valid_from", "valid_to", mode="before")
-    @classmethod
-    def _window(cls, value: object, info: ValidationInfo) -> datetime | None:
-        return None if value is None else validation.time(str(info.field_name), value)
 
     @field_validator("compacted_from_ids", mode="before")
     @classmethod
@@ -511,7 +464,7 @@ def check_content(value: object) -> str:
 
 
 def check_type(value: object) -> EntryType:
-    return EntryType(validation.one_of("type", value, EntryType))
+    return validation.one_of("type", value, EntryType)
 
 
 def check_title(value: object) -> str | None:

@@ -220,7 +220,7 @@ def _looked_up(table: Mapping[str, str], name: str) -> str | None:
 
 def _types(field: str, value: Any) -> Filter:
     types = tuple(
-        validation.one_of(field, one, EntryType)
+        str(validation.one_of(field, one, EntryType))
         for one in validation.sequence(field, value, at_most=validation.MAX_LIMIT)
     )
     return Comparison(("type",), "in", types) if types else AllOf(())

@@ -460,7 +460,7 @@ def _value(path: tuple[str, ...], field: str, value: object) -> Any:
     if name == "type":
         from memory.domain.entry import EntryType
 
-        return validation.one_of("type", value, EntryType)
+        return str(validation.one_of("type", value, EntryType))
     return validation.text(field, value, max_bytes=validation.MAX_CONTENT_BYTES)
 
 

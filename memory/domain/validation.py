@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +25,8 @@ from pydantic import BaseModel, ValidationError
 from memory.domain.corrections import unknown_arguments, value_hint
 from memory.domain.errors import InvalidInput
 from memory.domain.time import EPOCH, moment
+
+Choice = TypeVar("Choice", bound=str)
 
 MAX_ID_BYTES = 512
 MAX_CONTENT_BYTES = 64 * 1024
@@ -290,7 +292,7 @@ class _Copy:
             return [self._part(number, inner, depth) for number, inner in enumerate(value)]
         known = _to_json_value(value)
         if known is value:
-            return self._instead_of(value, f"got a {type(value).__name__}; {_USE}")
+            return self._instead_of(value, f"has the type {type(value).__name__}; {_USE}")
         return self.of(known, depth)
 
     def _of_mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
@@ -557,13 +559,13 @@ def share(field: str, value: object) -> float:
     return float(value)
 
 
-def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
+def one_of(field: str, value: object, allowed: Iterable[Choice]) -> Choice:
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
         shown = repr(value[:40]) if isinstance(value, str) else f"a {type(value).__name__}"
         hint = value_hint(field, value, choices)
         raise InvalidInput(field, f"invalid {field}: {shown}; choose from {', '.join(choices)}{hint}")
-    return str(value)
+    return choices[choices.index(value)]
 
 
 class ValidatedModel(BaseModel):

@@ -138,7 +138,7 @@ def consistency_of(value: object) -> Consistency | None:
     """Validate when a write returns; None means as configured."""
     if value is None:
         return None
-    return validation.one_of("consistency", value, CONSISTENCIES)  # type: ignore[return-value]
+    return validation.one_of("consistency", value, CONSISTENCIES)
 
 
 def real(field: str, value: object) -> float:

@@ -42,7 +42,6 @@ from memory.facade.resources.scopes import ScopeListing
 from memory.facade.resources.scratchpads import Scratchpads
 from memory.facade.resources.session import Session
 from memory.facade.resources.sessions import Sessions
-from memory.facade.resources.sessions import draft_of as session_draft
 from memory.facade.resources.short_ids import ShortIds
 from memory.facade.runtime.access import (
     BROWSE_LIMIT,
@@ -77,6 +76,8 @@ from memory.facade.search_options import (
     search_mode,
     split_search,
 )
+from memory.facade.session_options import SessionOptions
+from memory.facade.session_options import draft_of as session_draft
 from memory.facade.write_options import EntryPatch, IfExists, WriteMode, WriteOptions, split_options
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
@@ -334,15 +335,7 @@ class Memory(AsyncContext, LoopBound):
         session_id: str,
         *,
         create: bool = True,
-        system: str | None = None,
-        user: str | None = None,
-        agent: str | None = None,
-        namespace: str | None = None,
-        title: str | None = None,
-        tags: Sequence[str] = (),
-        metadata: Metadata | None = None,
-        expires_at: Moment | timedelta | None = None,
-        shared: bool = False,
+        **options: Unpack[SessionOptions],
     ) -> Session:
         """Return a handle to the conversation of one session. It calls no store.
 
@@ -368,18 +361,7 @@ class Memory(AsyncContext, LoopBound):
             shared: Let callers that name another user, agent or namespace open the
                 session.
         """
-        draft = session_draft(
-            validation.identifier("session_id", session_id),
-            system=system,
-            user=user,
-            agent=agent,
-            namespace=namespace,
-            title=title,
-            tags=tags,
-            metadata=metadata,
-            expires_at=expires_at,
-            shared=shared,
-        )
+        draft = session_draft(validation.identifier("session_id", session_id), options)
         reads_of_caller()  # so that reads by the caller's child tasks count as its own
         return Session(self._access, draft, create=flag("create", create))
 

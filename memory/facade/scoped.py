@@ -117,7 +117,7 @@ class ScopedMemory:
         try:
             if await self._access.outside([entry_id]):
                 return False
-            scope = await self._access.engine.scope_of_entry(self._access.tenant, entry_id)
+            scope = await self._access.engine.entry_scopes.of_entry(self._access.tenant, entry_id)
             return scope == self._scope.text
         except NotFound:
             return False

@@ -176,7 +176,7 @@ def types_of(field: str, given: Sequence[EntryType | str] | None) -> tuple[str, 
         ()
         if given is None
         else tuple(
-            validation.one_of(field, one, EntryType)
+            str(validation.one_of(field, one, EntryType))
             for one in validation.sequence(field, given, at_most=validation.MAX_LIMIT)
         )
     )
@@ -258,7 +258,7 @@ def preferences(
 
 def search_mode(value: object) -> SearchMode:
     """Return a checked `mode`."""
-    return validation.one_of("mode", value, get_args(SearchMode))  # type: ignore[return-value]
+    return validation.one_of("mode", value, get_args(SearchMode))
 
 
 def least_relevance(value: object) -> float | None:

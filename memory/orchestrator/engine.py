@@ -1,24 +1,22 @@
-"""The engine that the facade calls: all services over one topology of stores."""
+"""The engine that the facade calls: all services over one topology of stores.
+
+The file is long because it names every service once, in the order in which they are
+built. What a service does is decided in its package.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Collection, Sequence
-from contextlib import suppress
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-from memory.domain.errors import CorruptRecord, NotFound
-from memory.domain.ids import Randomness, is_id
+from memory.domain.ids import Randomness
 from memory.domain.scope import Scope
-from memory.domain.session import DeletedEntry
-from memory.domain.versions import version_conflict
 from memory.orchestrator.conversations.artifact_references import ArtifactReferences
 from memory.orchestrator.conversations.conversations import Conversations
-from memory.orchestrator.conversations.derived_entries import SAID_IN
 from memory.orchestrator.conversations.log.passages import Where
-from memory.orchestrator.conversations.sessions import SHARED
 from memory.orchestrator.documents.documents import Documents
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
@@ -34,6 +32,7 @@ from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.graph import Graphs
 from memory.orchestrator.entries.orphans import OrphanCollector
 from memory.orchestrator.entries.relations import Relations
+from memory.orchestrator.entries.scopes import EntryScopes
 from memory.orchestrator.entries.scratchpads import Scratchpads
 from memory.orchestrator.entries.short_ids import ShortIds
 from memory.orchestrator.entries.upserts import Upserts
@@ -51,15 +50,14 @@ from memory.orchestrator.retrieval.scope_listing import ScopeDirectory
 from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
 from memory.orchestrator.storage.cache import Cache
-from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.id_reuse import IdReuse
-from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
+from memory.orchestrator.storage.key_locks import KeyLocks
 from memory.orchestrator.storage.kinds import KINDS, Kinds
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.requests import RequestMark, Requests
+from memory.orchestrator.storage.requests import Requests
 from memory.orchestrator.storage.rollback_detection import RollbackDetector
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.orchestrator.storage.store_notes import StoreNotes
@@ -85,7 +83,7 @@ from memory.policies.window_exit import WindowExitFunction
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder
-from memory.ports.record import Key, Partition, Record
+from memory.ports.record import Partition, Record
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -120,56 +118,49 @@ class Engine:
     ) -> None:
         self.topology = topology
         self.settings = settings or EngineSettings()
-        self.placement = Placement(
+        self.placement = placement = Placement(
             topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds
         )
-        self.rollback_detector = RollbackDetector(self.placement)
-        self.word_indexes = WordIndexes(self.placement)
-        self.store_notes = StoreNotes(self.placement)
-        self.generations = Generations(self.placement, self.rollback_detector)
-        self.cache = Cache(self.placement)
-        self.outbox = Outbox(self.placement, self.generations, self.cache)
-        self.deliveries = Deliveries(self.placement, self.outbox)
-        self.embeddings = Embeddings(self.placement, embedder)
-        self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
-        self.requests = Requests(self.placement)
-        self.erasure.also.append(self.requests.forget)
+        self.rollback_detector = RollbackDetector(placement)
+        self.word_indexes = WordIndexes(placement)
+        self.store_notes = StoreNotes(placement)
+        self.generations = generations = Generations(placement, self.rollback_detector)
+        self.cache = cache = Cache(placement)
+        self.outbox = outbox = Outbox(placement, generations, cache)
+        self.deliveries = deliveries = Deliveries(placement, outbox)
+        self.embeddings = embeddings = Embeddings(placement, embedder)
+        self.erasure = erasure = Erasure(placement, outbox, cache, generations)
+        self.requests = Requests(placement)
+        erasure.also.append(self.requests.forget)
         self.key_locks = KeyLocks()
-        self.partition_indexes = PartitionIndexes(self.placement)
-        self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
+        self.partition_indexes = PartitionIndexes(placement)
+        self.quotas = Quotas(placement, erasure, quotas, retention)
         self.long_texts = LongTexts(
-            self.placement,
-            embeddings=self.embeddings,
-            outbox=self.outbox,
-            partition_indexes=self.partition_indexes,
+            placement, embeddings=embeddings, outbox=outbox, partition_indexes=self.partition_indexes
         )
-        self.trust = Trust(self.placement, Gates(self.placement, write_gate, recall_gate))
-        id_reuse = IdReuse(self.placement, outbox=self.outbox, cache=self.cache)
-        self.entries = Entries(
-            self.placement,
-            embeddings=self.embeddings,
-            outbox=self.outbox,
-            cache=self.cache,
-            erasure=self.erasure,
-            generations=self.generations,
-            deliveries=self.deliveries,
+        self.trust = Trust(placement, Gates(placement, write_gate, recall_gate))
+        id_reuse = IdReuse(placement, outbox=outbox, cache=cache)
+        self.entries = entries = Entries(
+            placement,
+            embeddings=embeddings,
+            outbox=outbox,
+            cache=cache,
+            erasure=erasure,
+            generations=generations,
+            deliveries=deliveries,
             id_reuse=id_reuse,
             key_locks=self.key_locks,
             quotas=self.quotas,
             trust=self.trust,
             on_written=lambda tenant, written: self.after_writes.note(tenant, written),
         )
-        self.upserts = Upserts(
-            self.placement, entries=self.entries, embeddings=self.embeddings, key_locks=self.key_locks
-        )
-        self.artifact_references = ArtifactReferences(
-            self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure
-        )
-        self.conversations = Conversations(
-            self.placement,
-            outbox=self.outbox,
-            erasure=self.erasure,
-            embeddings=self.embeddings,
+        self.upserts = Upserts(placement, entries=entries, embeddings=embeddings, key_locks=self.key_locks)
+        self.artifact_references = ArtifactReferences(placement, cache=cache, outbox=outbox, erasure=erasure)
+        self.conversations = conversations = Conversations(
+            placement,
+            outbox=outbox,
+            erasure=erasure,
+            embeddings=embeddings,
             quotas=self.quotas,
             artifact_quotas=self.quotas.of_artifacts,
             passages=passages,
@@ -179,189 +170,179 @@ class Engine:
             on_artifact_gone=self.artifact_references.clear,
         )
         self.derivatives = Derivatives(
-            self.placement,
-            entries=self.entries,
-            outbox=self.outbox,
-            erasure=self.erasure,
-            messages_stand=self.conversations.window_exit.derived.stands,
+            placement,
+            entries=entries,
+            outbox=outbox,
+            erasure=erasure,
+            messages_stand=conversations.window_exit.derived.stands,
         )
         self.derivation = Derivation(
-            self.placement,
-            entries=self.entries,
-            embeddings=self.embeddings,
-            deliveries=self.deliveries,
-            erasure=self.erasure,
+            placement,
+            entries=entries,
+            embeddings=embeddings,
+            deliveries=deliveries,
+            erasure=erasure,
             id_reuse=id_reuse,
             derivatives=self.derivatives,
         )
         self.relations = Relations(
-            self.placement,
-            entries=self.entries,
-            erasure=self.erasure,
-            generations=self.generations,
-            outbox=self.outbox,
+            placement, entries=entries, erasure=erasure, generations=generations, outbox=outbox
         )
         self.supersede_writer = SupersedeWriter(
-            self.placement,
-            entries=self.entries,
+            placement,
+            entries=entries,
             relations=self.relations,
-            deliveries=self.deliveries,
-            outbox=self.outbox,
-            cache=self.cache,
+            deliveries=deliveries,
+            outbox=outbox,
+            cache=cache,
         )
-        sessions = self.conversations.sessions
-        self.message_search = MessageSearch(self.placement, sessions)
-        self.session_restorer = SessionRestorer(self.placement, sessions.uploads, self.conversations.passages)
-        manifests = self.conversations.manifests
+        self.message_search = MessageSearch(placement, conversations.sessions)
+        self.session_restorer = SessionRestorer(
+            placement, conversations.sessions.uploads, conversations.passages
+        )
         self.short_ids = ShortIds(
-            self.placement,
-            generations=self.generations,
-            outbox=self.outbox,
+            placement,
+            generations=generations,
+            outbox=outbox,
             key_locks=self.key_locks,
-            manifests=manifests,
+            manifests=conversations.manifests,
         )
         self.scratchpads = Scratchpads(
-            self.placement,
-            outbox=self.outbox,
-            key_locks=self.key_locks,
-            erasure=self.erasure,
-            generations=self.generations,
+            placement, outbox=outbox, key_locks=self.key_locks, erasure=erasure, generations=generations
         )
         self.documents = Documents(
-            self.placement,
-            outbox=self.outbox,
-            erasure=self.erasure,
+            placement,
+            outbox=outbox,
+            erasure=erasure,
             key_locks=self.key_locks,
-            quotas=Quotas(self.placement, self.erasure, quotas, (), of_documents=True),
+            quotas=Quotas(placement, erasure, quotas, (), of_documents=True),
         )
         self.tenants = TenantErasure(
-            self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions
+            placement, outbox=outbox, erasure=erasure, sessions=conversations.sessions
         )
-        self.scopes = ScopeDirectory(self.placement, self.conversations.sessions)
-        self.orphans = OrphanCollector(self.placement, self.erasure)
-        self.browser = EntryBrowser(self.placement, self.trust)
+        self.scopes = ScopeDirectory(placement, conversations.sessions)
+        self.orphans = OrphanCollector(placement, erasure)
+        self.browser = browser = EntryBrowser(placement, self.trust)
+        self.entry_scopes = EntryScopes(placement)
         self.deletion = EntryDeletion(
-            self.placement, browser=self.browser, derivatives=self.derivatives, key_locks=self.key_locks
+            placement, browser=browser, derivatives=self.derivatives, key_locks=self.key_locks
         )
-        self.graphs = Graphs(self.placement, entries=self.entries, browser=self.browser)
+        self.graphs = Graphs(placement, entries=entries, browser=browser)
         self.transfer = Transfer(
-            self.placement,
-            browser=self.browser,
-            embeddings=self.embeddings,
-            deliveries=self.deliveries,
-            erasure=self.erasure,
+            placement,
+            browser=browser,
+            embeddings=embeddings,
+            deliveries=deliveries,
+            erasure=erasure,
             quotas=self.quotas,
             trust=self.trust,
         )
         self.source_reverter = SourceReverter(
-            self.placement,
-            browser=self.browser,
-            entries=self.entries,
-            erasure=self.erasure,
-            outbox=self.outbox,
-            manifests=manifests,
+            placement,
+            browser=browser,
+            entries=entries,
+            erasure=erasure,
+            outbox=outbox,
+            manifests=conversations.manifests,
         )
-        passages_made = self.conversations.passages
         self.reindexing = Reindexer(
-            self.placement,
-            embeddings=self.embeddings,
-            outbox=self.outbox,
-            passages=passages_made,
+            placement,
+            embeddings=embeddings,
+            outbox=outbox,
+            passages=conversations.passages,
             long_texts=self.long_texts,
         )
         self.entry_search = EntrySearch(
-            self.placement,
-            self.browser,
-            self.embeddings,
+            placement,
+            browser,
+            embeddings,
             self.message_search,
             long_texts=self.long_texts,
             partition_indexes=self.partition_indexes,
-            deliveries=self.deliveries,
+            deliveries=deliveries,
         )
         self.conflict_detector = ConflictDetector(
-            self.placement,
-            entries=self.entries,
+            placement,
+            entries=entries,
             supersede_writer=self.supersede_writer,
             entry_search=self.entry_search,
-            embeddings=self.embeddings,
+            embeddings=embeddings,
         )
         self.enricher = Enricher(
-            self.placement,
-            entries=self.entries,
+            placement,
+            entries=entries,
             relations=self.relations,
             entry_search=self.entry_search,
-            deliveries=self.deliveries,
-            outbox=self.outbox,
+            deliveries=deliveries,
+            outbox=outbox,
             advisor=advisor,
         )
-        self.advised_search = AdvisedSearch(
-            self.entry_search, self.placement, advisor=advisor, reranker=reranker
-        )
-        self.tier_mover = TierMover(self.placement, self.outbox, self.cache, self.generations)
-        self.accesses = Accesses(self.placement)
-        self.rule_evaluator = RuleEvaluator(self.placement, self.conversations.counter, rules, policies)
-        self.promotion = Promotion(
-            self.placement,
+        self.advised_search = AdvisedSearch(self.entry_search, placement, advisor=advisor, reranker=reranker)
+        self.tier_mover = TierMover(placement, outbox, cache, generations)
+        self.accesses = Accesses(placement)
+        self.rule_evaluator = RuleEvaluator(placement, conversations.counter, rules, policies)
+        self.promotion = promotion = Promotion(
+            placement,
             self.tier_mover,
             self.accesses,
             self.derivation,
             self.rule_evaluator,
-            self._user_of,
+            conversations.user_of_entry,
         )
         self.session_closing = SessionClosing(
-            self.placement, outbox=self.outbox, sessions=self.conversations.sessions, promotion=self.promotion
+            placement, outbox=outbox, sessions=conversations.sessions, promotion=promotion
         )
         self.after_writes = AfterWrites(
-            self.promotion,
+            promotion,
             frozenset(rule.source for rule in self.rule_evaluator.of_tier("") if rule.on == "write"),
         )
         self.retention = Retention(
-            self.placement,
-            erasure=self.erasure,
-            conversations=self.conversations,
-            counter=self.conversations.counter,
-            promotion=self.promotion,
+            placement,
+            erasure=erasure,
+            conversations=conversations,
+            counter=conversations.counter,
+            promotion=promotion,
             rules=retention,
         )
-        self.planners: list[ForecastProvider] = [self.retention, self.promotion]
+        self.planners: list[ForecastProvider] = [self.retention, promotion]
         """The services that act by rules during maintenance, in the order in which they
         run.
         """
         self.maintenance = Maintenance(
-            self.placement,
-            outbox=self.outbox,
-            erasure=self.erasure,
-            generations=self.generations,
+            placement,
+            outbox=outbox,
+            erasure=erasure,
+            generations=generations,
             tier_mover=self.tier_mover,
-            promotion=self.promotion,
+            promotion=promotion,
             retention=self.retention,
             tells=(
-                self.deliveries.flush,
-                self.embeddings.look,
+                deliveries.flush,
+                embeddings.look,
                 self.accesses.tell,
-                self.conversations.sessions.catch_up,
-                passages_made.catch_up,
+                conversations.sessions.catch_up,
+                conversations.passages.catch_up,
             ),
             orphans=self.orphans,
-            sessions=self.conversations.sessions,
+            sessions=conversations.sessions,
             reindexing=self.reindexing,
             rollback_detector=self.rollback_detector,
         )
         self.repair = StoreRepair(
-            self.placement,
+            placement,
             rollback_detector=self.rollback_detector,
-            outbox=self.outbox,
-            erasure=self.erasure,
-            generations=self.generations,
+            outbox=outbox,
+            erasure=erasure,
+            generations=generations,
             tier_mover=self.tier_mover,
             vector_rebuild=VectorRebuild(
-                self.placement,
-                embeddings=self.embeddings,
-                outbox=self.outbox,
+                placement,
+                embeddings=embeddings,
+                outbox=outbox,
                 long_texts=self.long_texts,
-                passages=passages_made,
+                passages=conversations.passages,
             ),
-            balances=self.conversations.balances,
+            balances=conversations.balances,
         )
 
     async def open(self, *, reindex: bool = False) -> None:
@@ -444,67 +425,3 @@ class Engine:
         )
         reads_texts = self.rule_evaluator.reads_texts or self.retention.reads_texts
         return await plan_of(self.placement, [due, *self.planners], self.quotas, reads_texts=reads_texts)
-
-    async def _user_of(self, tenant: str, session_id: str, entry_id: str) -> str | None:
-        """Return the user to whom an entry of a session belongs.
-
-        For an entry that was learnt in a shared session, return the user who wrote the
-        messages from which it was made.
-        """
-        session = await self.conversations.find(tenant, session_id)
-        if session is not None and session.body.get(SHARED):
-            entry = (await self.placement.locate(ENTRIES, Key(tenant, entry_id))).record
-            said_in: Any = {} if entry is None else entry.body.get(SAID_IN, {})
-            if "user" in said_in:
-                return str(said_in["user"])
-        user = None if session is None else session.fields.get("subject")
-        return user if isinstance(user, str) else None
-
-    async def scope_of_entry(self, tenant: str, entry_id: str) -> str:
-        """Return the scope of an entry, also of an expired or retired one.
-
-        Raises:
-            NotFound: There is no such entry.
-        """
-        located = await self.placement.locate(ENTRIES, Key(tenant, entry_id)) if is_id(entry_id) else None
-        if located is None or located.record is None:
-            raise NotFound(entry_id)
-        return located.record.scope
-
-    async def scopes_of_entries(self, tenant: str, entry_ids: Collection[str]) -> dict[str, str]:
-        """Return the scope of each entry, also of an expired or retired one.
-
-        Every store is asked, whether there are such entries or not, so that the time of
-        the call does not tell. Entries that cannot be read are left out.
-        """
-        keys = [Key(tenant, one) for one in entry_ids if is_id(one)]
-        nobody = Key(tenant, self.placement.new_id(tenant, "nobody"))
-        try:
-            located = await self.placement.locate_many(ENTRIES, [*keys, nobody])
-        except CorruptRecord:
-            located = []
-            for key in keys:
-                with suppress(CorruptRecord):
-                    located += await self.placement.locate_many(ENTRIES, [key, nobody])
-        return {at.record.key.id: at.record.scope for at in located if at.record is not None}
-
-    async def was_deleted_by(self, tenant: str, entry_id: str, request: RequestMark) -> bool:
-        """Return whether an earlier call of the request has deleted the entry."""
-        return is_id(entry_id) and await self.derivatives.was_deleted_by(Key(tenant, entry_id), request)
-
-    async def delete(
-        self, tenant: str, entry_id: str, *, expected: int | None = None, request: RequestMark | None = None
-    ) -> DeletedEntry:
-        """Delete one entry. The result is false if there was none.
-
-        Raises:
-            LegalHoldActive: The entry is under legal hold.
-            VersionConflict: Another version than the expected one is stored, or none.
-        """
-        if not is_id(entry_id):
-            if expected is not None:
-                raise version_conflict(f"entry {entry_id[:64]}", expected, None)
-            return DeletedEntry(0)
-        key = Key(tenant, entry_id)
-        async with self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
-            return await self.derivatives.delete(key, expected, request)

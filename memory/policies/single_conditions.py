@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
@@ -187,6 +187,7 @@ class ConfidenceAtLeast(SingleCondition):
 class _OneOf(SingleCondition):
     """True of records with a fact that is one of `names` (one or more)."""
 
+    choices: ClassVar[Iterable[str]] = ()
     names: tuple[str, ...]
 
     def __init__(self, *names: str) -> None:
@@ -208,8 +209,8 @@ class _OneOf(SingleCondition):
         return list(self.names)
 
     @classmethod
-    @abstractmethod
-    def _check_name(cls, name: object) -> str: ...
+    def _check_name(cls, name: object) -> str:
+        return str(validation.one_of(cls.key, name, cls.choices))
 
 
 class HasTag(_OneOf):
@@ -239,10 +240,7 @@ class TypeIs(_OneOf):
 
     __slots__ = ()
     key, fact, words = "type", "type", "of type {}"
-
-    @classmethod
-    def _check_name(cls, name: object) -> str:
-        return validation.one_of(cls.key, name, EntryType)
+    choices = EntryType
 
 
 class TierIs(_OneOf):
@@ -250,10 +248,7 @@ class TierIs(_OneOf):
 
     __slots__ = ()
     key, fact, words = "tier", "tier", "in tier {}"
-
-    @classmethod
-    def _check_name(cls, name: object) -> str:
-        return validation.one_of(cls.key, name, TIERS)
+    choices = TIERS
 
 
 class ScopeKindIs(_OneOf):
@@ -261,10 +256,7 @@ class ScopeKindIs(_OneOf):
 
     __slots__ = ()
     key, fact, words = "scope_kind", "scope_kind", "of a scope of kind {}"
-
-    @classmethod
-    def _check_name(cls, name: object) -> str:
-        return validation.one_of(cls.key, name, ScopeKind)
+    choices = ScopeKind
 
 
 class TenantIs(_OneOf):

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, TypeGuard, TypeVar
 
-from memory.domain.errors import InvalidInput, NotOpen, Unsupported
+from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, Unsupported
 from memory.domain.ids import digest_of, is_id
 from memory.ports.candidate_scan import count_through, gather, measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
@@ -58,7 +58,7 @@ from memory.ports.query_validation import (
     check_under,
     prepare_filter,
 )
-from memory.ports.record import Key, Partition, Record, Role, Stored
+from memory.ports.record import JsonValue, Key, Partition, Record, Role, Stored
 from memory.ports.record_validation import id_problem, vector_problem, write_problem
 from memory.ports.rows import row_of, size_of
 from memory.ports.store import MOST_NAMED, Audit, Health
@@ -203,7 +203,19 @@ class BaseStore(ABC):
 
     async def check(self) -> Health:
         self._must_be_open()
-        return await self._work(self._check())
+        return await self._work(self._health())
+
+    async def _health(self) -> Health:
+        """Return the health as the adapter finds it, or the error that it meets."""
+        facts: dict[str, JsonValue] = {} if self.path is None else {"path": str(self.path.resolve())}
+        try:
+            health = await self._check()
+        except Exception as error:
+            ours = error if isinstance(error, MemoryTiersError) else self._translate(error)
+            if ours is None:
+                raise
+            return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
+        return replace(health, facts=facts | dict(health.facts))
 
     # -- the note of the format, see `memory.ports.formats` ----------------------------
 
@@ -421,7 +433,11 @@ class BaseStore(ABC):
         """
 
     @abstractmethod
-    async def _check(self) -> Health: ...
+    async def _check(self) -> Health:
+        """Return the health of the backend, or raise what it raises.
+
+        `BaseStore` reports an error, and adds the path to the facts.
+        """
 
     @abstractmethod
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]: ...

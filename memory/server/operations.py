@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field, create_model
@@ -72,9 +72,7 @@ _TEXTS: Final = {
 }
 """Descriptions of fields that the docstrings leave to their names."""
 _HANDLE_HINTS: Final = {
-    name: hint
-    for name, hint in get_type_hints(inspect.unwrap(Memory.session)).items()
-    if name not in ("session_id", "return")
+    name: hint for name, hint in hints_of("memory.session").items() if name not in ("session_id", "return")
 }
 _OF_SESSION: Final = Documentation.of(inspect.getdoc(Memory.session) or "")
 _PATH_NAME: Final = re.compile(r"{(\w+)(?::\w+)?}")

@@ -114,6 +114,7 @@ from memory.facade.search_options import (
     RetrieveOptions,
     SearchOptions,
 )
+from memory.facade.session_options import SessionOptions
 from memory.facade.transfer.backups import Backup
 from memory.facade.transfer.importer import ImportReport, Progress, Source
 from memory.facade.why_report import WhyReport
@@ -191,19 +192,7 @@ class BlockingMemory:
     @property
     def artifacts(self) -> BlockingArtifacts: ...
     def session(
-        self,
-        session_id: str,
-        *,
-        create: bool = ...,
-        system: str | None = ...,
-        user: str | None = ...,
-        agent: str | None = ...,
-        namespace: str | None = ...,
-        title: str | None = ...,
-        tags: Sequence[str] = ...,
-        metadata: Metadata | None = ...,
-        expires_at: Moment | timedelta | None = ...,
-        shared: bool = ...,
+        self, session_id: str, *, create: bool = ..., **options: Unpack[SessionOptions]
     ) -> BlockingSession: ...
     @property
     def admin(self) -> BlockingAdmin: ...
@@ -680,19 +669,7 @@ class BlockingSession:
 class BlockingSessions:
     def __init__(self, access: Access) -> None: ...
     def create(
-        self,
-        session_id: str | None = ...,
-        *,
-        system: str | None = ...,
-        user: str | None = ...,
-        agent: str | None = ...,
-        namespace: str | None = ...,
-        title: str | None = ...,
-        tags: Sequence[str] = ...,
-        metadata: Metadata | None = ...,
-        expires_at: Moment | timedelta | None = ...,
-        shared: bool = ...,
-        request_id: str | None = ...,
+        self, session_id: str | None = ..., *, request_id: str | None = ..., **options: Unpack[SessionOptions]
     ) -> BlockingSession: ...
     def get(self, session_id: str) -> SessionInfo | None: ...
     def delegation(

@@ -101,10 +101,10 @@ async def test_values_that_json_lacks_are_stored_as_json(memory: Memory) -> None
         ("text", "data: must be a dict, a list"),
         (b"bytes", "data: must be a dict, a list"),
         (3, "data: must be a dict, a list"),
-        ({"deep": [{"socket": object()}]}, r"data\.deep\[0\]\.socket: got a object"),
+        ({"deep": [{"socket": object()}]}, r"data\.deep\[0\]\.socket: has the type object"),
         ({"n": float("nan")}, r"data\.n: must be a finite number"),
         ([2**63], r"data\[0\]: holds an integer outside 64 bits"),
-        ({"set": {1}}, r"data\.set: got a set"),
+        ({"set": {1}}, r"data\.set: has the type set"),
         ({"large": "x" * 65_536}, r"data: exceeds 65536 bytes\. Store larger values with memory\.documents"),
     ],
 )

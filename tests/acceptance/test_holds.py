@@ -338,7 +338,7 @@ async def test_a_hold_holds_nothing_of_another_tenant_scope_or_user(memory: Memo
     await memory.admin.legal_holds.add("case", reason="r", scope="session:ada")
     assert await memory.delete(entry.id)
     await memory.admin.legal_holds.add("case", reason="r", tenant=True)
-    assert await memory._engine.delete("theirs", theirs.id)
+    assert await memory._engine.deletion.delete("theirs", theirs.id)
 
 
 async def test_a_hold_that_is_over_nothing_or_over_two_things_is_refused(plain: Memory) -> None:

@@ -116,7 +116,7 @@ class Reader:
             ("read", lambda: entries.get(other, entry_id)),
             ("changed", lambda: entries.update(other, entry_id, {"content": "stolen"})),
             ("retired", lambda: entries.invalidate(other, entry_id, None)),
-            ("deleted", lambda: self.engine.delete(other, entry_id)),
+            ("deleted", lambda: self.engine.deletion.delete(other, entry_id)),
             ("moved", lambda: self.engine.tier_mover.move(ENTRIES, Key(other, entry_id), "long")),
         ]
         did, call = calls[o.pick % len(calls)]

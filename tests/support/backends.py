@@ -1,5 +1,5 @@
-"""The backends that tests run on: which there are, and why one cannot run on this
-machine.
+"""The backends that tests run on: which there are, how docs/backends.md shows them, and
+why one cannot run on this machine.
 
 A test says what it runs on with `@pytest.mark.backend("sqlite")`, or takes a parameter
 from `every_backend()`, which carries the mark.
@@ -45,56 +45,85 @@ class Backend:
     """One backend. `missing()` says in a few words why it cannot run here, or None;
     `url(folder)` opens one that is the test's own.
 
-    One without `url` is tested by its contract and its own tests alone.
+    One without `url` is tested by its contract and its own tests alone. `shown` and
+    `engine` are for the table of docs/backends.md: the URL as people write it, and what
+    the tests run on. What has no `shown` is no store.
     """
 
     name: str
-    url: Callable[[Path], str] | None
+    url: Callable[[Path], str] | None = None
     missing: Callable[[], str | None] = _always
     needs_server: bool = False
+    shown: str = ""
+    engine: str = ""
+
+
+def _on_server(name: str, shown: str, image: str, package: str = "") -> Backend:
+    """A backend on a server's image, whose driver may be a package."""
+
+    def missing() -> str | None:
+        return (package and _not_installed(package, package)) or servers.missing(image)
+
+    return Backend(name, missing=missing, needs_server=True, shown=shown, engine=image)
 
 
 BACKENDS: dict[str, Backend] = {
     b.name: b
     for b in (
-        Backend("in_memory", url=lambda _folder: "memory://"),
-        Backend("sqlite", url=lambda folder: f"sqlite:///{folder / 'memory.db'}"),
-        Backend("file", url=lambda folder: f"file://{folder / 'data'}"),
-        Backend("file_unsynced", url=None),
-        Backend("redis", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
-        Backend("redis_volatile", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
-        Backend("redis_cluster", url=None, missing=lambda: servers.missing("redis"), needs_server=True),
         Backend(
-            "mongo",
-            url=None,
-            missing=lambda: _not_installed("pymongo", "pymongo") or servers.missing("mongo"),
-            needs_server=True,
+            "sqlite",
+            url=lambda folder: f"sqlite:///{folder / 'memory.db'}",
+            shown="`sqlite:///memory.db`",
+            engine="SQLite of this Python",
         ),
+        Backend("in_memory", url=lambda _folder: "memory://", shown="`memory://`", engine="nothing else"),
         Backend(
-            "mongo_replica_set",
-            url=None,
-            missing=lambda: _not_installed("pymongo", "pymongo") or servers.missing("mongo"),
-            needs_server=True,
+            "file",
+            url=lambda folder: f"file://{folder / 'data'}",
+            shown="`file:///folder`",
+            engine="the disk",
         ),
-        Backend(
-            "postgresql",
-            url=None,
-            missing=lambda: _not_installed("asyncpg", "asyncpg") or servers.missing("postgres"),
-            needs_server=True,
-        ),
+        Backend("file_unsynced", shown="`file:///folder?fsync=false`", engine="the disk"),
+        _on_server("postgresql", "`postgresql://…`", "postgres", "asyncpg"),
         Backend(
             "postgresql_pgvector",
-            url=None,
             missing=lambda: _not_installed("asyncpg", "asyncpg") or _not_installed("pgserver", "pgserver"),
+            shown="`postgresql://…` with pgvector",
+            engine="PostgreSQL 16 of the package `pgserver`",
         ),
-        Backend("mariadb", url=None, missing=lambda: _no_mysql("MariaDB"), needs_server=True),
-        Backend("mysql", url=None, missing=lambda: _no_mysql("MySQL"), needs_server=True),
-        Backend("qdrant_edge", url=None, missing=lambda: _not_installed("qdrant_edge", "qdrant-edge-py")),
-        Backend("qdrant_local", url=None, missing=lambda: _not_installed("qdrant_client", "qdrant-client")),
-        Backend("qdrant_server", url=None, missing=lambda: servers.missing("qdrant"), needs_server=True),
         Backend(
-            "image", url=None, missing=servers.no_base, needs_server=True
-        ),  # not a store: the worker's image, which runs as a server does
+            "mariadb",
+            missing=lambda: _no_mysql("MariaDB"),
+            needs_server=True,
+            shown="`mysql://…` on MariaDB",
+            engine="MariaDB 10.11, as `mysql:8` here",
+        ),
+        Backend(
+            "mysql",
+            missing=lambda: _no_mysql("MySQL"),
+            needs_server=True,
+            shown="`mysql://…` on MySQL 8",
+            engine="MySQL 8: the image here is MariaDB's",
+        ),
+        _on_server("mongo", "`mongodb://…`, one server", "mongo", "pymongo"),
+        _on_server("mongo_replica_set", "`mongodb://…`, a replica set", "mongo", "pymongo"),
+        _on_server("redis", "`redis://…`, appendfsync always", "redis"),
+        _on_server("redis_volatile", "`redis://…` as most run it", "redis"),
+        _on_server("redis_cluster", "`redis+cluster://…`", "redis"),
+        Backend(
+            "qdrant_edge",
+            missing=lambda: _not_installed("qdrant_edge", "qdrant-edge-py"),
+            shown="`qdrant+edge:///folder`",
+            engine="Qdrant Edge 0.9, in process",
+        ),
+        Backend(
+            "qdrant_local",
+            missing=lambda: _not_installed("qdrant_client", "qdrant-client"),
+            shown="`qdrant://:memory:`",
+            engine="local mode of qdrant-client, for tests",
+        ),
+        _on_server("qdrant_server", "`qdrant://…`", "qdrant"),
+        Backend("image", missing=servers.no_base, needs_server=True),  # the worker's, which runs as a server
     )
 }
 

@@ -221,7 +221,7 @@ class History:
 
     async def delete(self, engine: Engine, tenant: str) -> None:
         if self.written[tenant]:
-            await engine.delete(tenant, self.chance.choice(self.written[tenant]))
+            await engine.deletion.delete(tenant, self.chance.choice(self.written[tenant]))
 
     async def delete_artifact(self, engine: Engine, tenant: str) -> None:
         if self.put_there[tenant]:

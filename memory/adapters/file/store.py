@@ -18,7 +18,7 @@ from memory.adapters.file.reading import Reader
 from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.file.upkeep import Upkeep
 from memory.adapters.file.worker import Call, Worker, WritingWorker
-from memory.domain.errors import MemoryTiersError, StoreUnavailable
+from memory.domain.errors import StoreUnavailable
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -108,14 +108,7 @@ class FileStore(BaseStore):
         return await self._run(lambda: self._library.swap_format(before, after, self._deadline()))
 
     async def _check(self) -> Health:
-        facts: dict[str, JsonValue] = {"path": str(self._config.path.resolve())}
-        try:
-            quarantined = await self._run(self._all_quarantined)
-        except Exception as exc:
-            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
-            if ours is None:
-                raise
-            return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
+        quarantined = await self._run(self._all_quarantined)
         detail = str(self._config.path)
         if quarantined:
             detail += (
@@ -125,7 +118,11 @@ class FileStore(BaseStore):
         if foreign:
             detail += f"; ignored, because this store did not create them: {', '.join(map(repr, foreign))}"
         named: list[JsonValue] = list(quarantined[:_NAMED])
-        facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined_files": named}
+        facts: dict[str, JsonValue] = {
+            "schema": SCHEMA,
+            "fsync": self._config.fsync,
+            "quarantined_files": named,
+        }
         facts |= {"read_only": True} if self._library.disk.read_only else {}
         facts |= {"foreign_files": list[JsonValue](foreign)} if foreign else {}
         return Health(

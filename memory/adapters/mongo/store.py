@@ -201,13 +201,7 @@ class MongoStore(BaseStore):
             await self._heartbeats.close(client)
 
     async def _check(self) -> Health:
-        try:
-            found, schema, in_quarantine = await self._to_its_end(self._vital_signs())
-        except Exception as exc:
-            ours = self._translate(exc)
-            if ours is None:
-                raise
-            return Health(ok=False, detail=str(ours), epoch=self._epoch)
+        found, schema, in_quarantine = await self._to_its_end(self._vital_signs())
         weaker = self.capabilities.durable and not found.durable
         if not self.capabilities.durable:
             self._epoch = found.run

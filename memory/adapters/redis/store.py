@@ -162,17 +162,11 @@ class RedisStore(BaseStore):
 
     async def _check(self) -> Health:
         inspection = Inspection(self.name, self._connections)
-        try:
-            version = await inspection.version()
-            safety = await inspection.safety()
-            self._evicts = await inspection.evicts()
-            quarantined = await inspection.count_quarantined(list(self._collections))
-            await self._notice_loss()
-        except Exception as exc:
-            ours = self._translate(exc)
-            if ours is None:
-                raise
-            return Health(ok=False, detail=str(ours), epoch=self.epoch)
+        version = await inspection.version()
+        safety = await inspection.safety()
+        self._evicts = await inspection.evicts()
+        quarantined = await inspection.count_quarantined(list(self._collections))
+        await self._notice_loss()
         facts: dict[str, JsonValue] = {
             **safety.facts,
             "durable": safety.durable,

@@ -19,8 +19,8 @@ from memory.ports.local_paths import LOCAL_SCHEMES
 _SCHEME = re.compile(
     rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE
 )
-_SHORT = re.compile(r"([a-z][a-z0-9+.-]+):(?=[^:/\\])", re.IGNORECASE)
-"""A name and a colon, as in `lmdb:folder`. Drive names of Windows have one letter."""
+_SHORT = re.compile(r"([a-z][a-z0-9+.-]+):(?=/?[^:/\\])", re.IGNORECASE)
+"""A name, a colon and a path: `lmdb:folder`. Drives of Windows have one letter."""
 _SECRET_NAME = re.compile(
     r"pass|pwd|token|secret|key|credential|mechanismproperties|^auth$|basic_?auth", re.IGNORECASE
 )

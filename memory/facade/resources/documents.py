@@ -516,7 +516,7 @@ class Documents:
             keys,
             limit=most,
             reverse=flag("reverse", reverse),
-            order="key" if validation.one_of("order", order, DOCUMENT_ORDERS) == "key" else "updated",
+            order=validation.one_of("order", order, DOCUMENT_ORDERS),
             cursor=place,
             values=flag("values", values),
             passing=passing,

@@ -109,7 +109,7 @@ class LegalHolds:
         async def place(mark: RequestMark | None) -> LegalHold:
             now = engine.placement.now() if mark is None else mark.begun_at
             hold = LegalHold(name, over, of, reason, by, now)
-            entry_scope = await engine.scope_of_entry(of_tenant, of) if over == "entry" else None
+            entry_scope = await engine.entry_scopes.of_entry(of_tenant, of) if over == "entry" else None
             return await engine.erasure.holds.place(of_tenant, hold, entry_scope)
 
         async def read(noted: Any) -> LegalHold:

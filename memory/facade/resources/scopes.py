@@ -78,7 +78,7 @@ _CURSOR_BYTES = 16 * 1024
 
 def _prefixes(prefix: object, kind: object) -> list[str]:
     """Return the beginnings of the listed texts, in order."""
-    kinds = sorted(ScopeKind) if kind is None else [ScopeKind(validation.one_of("kind", kind, ScopeKind))]
+    kinds = sorted(ScopeKind) if kind is None else [validation.one_of("kind", kind, ScopeKind)]
     if prefix is None:
         return [f"{one}:" for one in kinds]
     root = scope_or_subtree(prefix)

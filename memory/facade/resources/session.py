@@ -736,7 +736,7 @@ class Session:
             first=_number("first", first),
             last=_number("last", last),
             roles=[
-                validation.one_of("roles", role, Role)
+                str(validation.one_of("roles", role, Role))
                 for role in validation.sequence("roles", roles, at_most=len(Role))
             ],
             summaries=bool(summaries),
@@ -1124,7 +1124,7 @@ def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str,
 
 def _count(field: str, value: int | None) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise InvalidInput(field, "must be a whole number of 0 or more")
+        raise InvalidInput(field, f"must be a whole number of 0 or more, not {str(value)[:40]}")
     return value
 
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import check_expiry, check_title
 from memory.domain.errors import Forbidden, InvalidInput
-from memory.domain.message import Message, Role
+from memory.domain.message import Message
 from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
-from memory.facade.arguments import UNSET, Metadata, Moment, expected_version_of, flag, moment
+from memory.facade.arguments import UNSET, Metadata, Moment, expected_version_of, moment
 from memory.facade.resources.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session, delete_once, end_once
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.request_ids import request_of, session_partition
 from memory.facade.runtime.view_guard import guard_calls
+from memory.facade.session_options import SessionOptions, draft_of
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft, info_of, requested_id
 from memory.orchestrator.storage.requests import RequestMark
@@ -47,16 +48,8 @@ class Sessions:
         self,
         session_id: str | None = None,
         *,
-        system: str | None = None,
-        user: str | None = None,
-        agent: str | None = None,
-        namespace: str | None = None,
-        title: str | None = None,
-        tags: Sequence[str] = (),
-        metadata: Metadata | None = None,
-        expires_at: Moment | timedelta | None = None,
-        shared: bool = False,
         request_id: str | None = None,
+        **options: Unpack[SessionOptions],
     ) -> Session:
         """Create a session, and return a handle to its conversation.
 
@@ -76,18 +69,7 @@ class Sessions:
             Conflict: A session with this id exists. Or `request_id` was used for
                 another request.
         """
-        draft = draft_of(
-            session_id,
-            system=system,
-            user=user,
-            agent=agent,
-            namespace=namespace,
-            title=title,
-            tags=tags,
-            metadata=metadata,
-            expires_at=expires_at,
-            shared=shared,
-        )
+        draft = draft_of(session_id, options)
         self._access.check_new_session(draft)
         engine, tenant = self._access.engine, self._access.tenant
         system_text = None if draft.system is None else draft.system.text
@@ -347,43 +329,3 @@ class Sessions:
                 f"there is no session {named[:80]!r}: pass the id alone, {named.partition(':')[2][:80]!r}",
             )
         return deleted
-
-
-def draft_of(
-    session_id: str | None,
-    *,
-    system: str | None = None,
-    user: str | None = None,
-    agent: str | None = None,
-    namespace: str | None = None,
-    title: str | None = None,
-    tags: Sequence[str] = (),
-    metadata: Metadata | None = None,
-    expires_at: Moment | timedelta | None = None,
-    shared: bool = False,
-) -> SessionDraft:
-    """Check the arguments that describe a session, and return them as a draft."""
-    given = {"user": user, "agent": agent, "namespace": namespace}
-    named = {
-        name: None if value is None else validation.identifier(name, value) for name, value in given.items()
-    }
-    said = (
-        None
-        if system is None
-        else Message(
-            role=Role.SYSTEM,
-            content=validation.text("system", system, max_bytes=validation.MAX_CONTENT_BYTES),
-        )
-    )
-    return SessionDraft(
-        id=None if session_id is None else validation.identifier("session_id", session_id),
-        system=said,
-        user=named["user"],
-        agent=named["agent"],
-        namespace=named["namespace"],
-        title=check_title(title),
-        tags=validation.tags(validation.sequence("tags", tags)),
-        metadata=validation.json_object("metadata", {} if metadata is None else metadata),
-        expires_at=check_expiry(expires_at),
-        shared=flag("shared", shared),
-    )

@@ -218,7 +218,7 @@ class Access:
         if named is None and acts is None and signed is None:
             raise InvalidInput("scopes", "is missing. Pass the scopes of the view, role='reader', or both")
         self._check_open()
-        narrowed = (self.view or View(is_restricted=False)).narrow(named, acts, signed)  # type: ignore[arg-type]
+        narrowed = (self.view or View(is_restricted=False)).narrow(named, acts, signed)
         return Access(self.config, self._life, self.tenant, owns_life=False, view=narrowed)
 
     def _check_open(self) -> None:
@@ -430,12 +430,14 @@ class Access:
 
         async def delete(mark: RequestMark | None) -> DeletedEntry:
             if (is_within is not None and not await is_within(entry_id)) or await self.outside([entry_id]):
-                if mark is not None and await self.engine.was_deleted_by(self.tenant, entry_id, mark):
+                if mark is not None and await self.engine.deletion.was_deleted_by(
+                    self.tenant, entry_id, mark
+                ):
                     return DeletedEntry(1, is_complete=False)
                 if expected is not None:
                     raise version_conflict(f"entry {entry_id}", expected, None)
                 return DeletedEntry(0)
-            return await self.engine.delete(self.tenant, entry_id, expected=expected, request=mark)
+            return await self.engine.deletion.delete(self.tenant, entry_id, expected=expected, request=mark)
 
         async def read(noted: Any) -> DeletedEntry:
             return DeletedEntry(noted["deleted"], noted["kept"], noted["is_complete"])
@@ -672,7 +674,7 @@ class Access:
         wanted = self._enrichment(mode, if_exists=if_exists, superseding=bool(superseded.ids) or detects)
         if upserts:
             _check_upsert(draft, if_exists, expected, superseded, detects)
-        upsert_mode: UpsertMode = "create" if if_exists == "error" else if_exists  # type: ignore[assignment]
+        upsert_mode: UpsertMode = "create" if if_exists == "error" else if_exists
         upsert = UpsertCall(
             draft, upsert_mode, expected, revive=revived or if_exists != "error", consistency=waits
         )
@@ -957,7 +959,7 @@ class Access:
             return set()
         known = [one for one in entry_ids if is_id(one)]
         hidden = set() if self.view.subtrees else {one for one in known if not self._has_digest_of(one)}
-        found = await self.engine.scopes_of_entries(self.tenant, [o for o in known if o not in hidden])
+        found = await self.engine.entry_scopes.of_entries(self.tenant, [o for o in known if o not in hidden])
         return hidden | {one for one, scope in found.items() if not self.view.contains_text(scope)}
 
     async def inside(self, entry_ids: Collection[str]) -> set[str]:
@@ -967,7 +969,7 @@ class Access:
         known = {one for one in entry_ids if is_id(one)}
         if not self.view.subtrees or not known:
             return {one for one in known if self._has_digest_of(one)}
-        found = await self.engine.scopes_of_entries(self.tenant, known)
+        found = await self.engine.entry_scopes.of_entries(self.tenant, known)
         return {one for one, scope in found.items() if self.view.contains_text(scope)}
 
     def _has_digest_of(self, entry_id: str) -> bool:
@@ -1197,7 +1199,7 @@ class Access:
             since=moment(f"{within}since", since),
             as_of=moment("as_of", as_of),
             known_at=moment("known_at", known_at),
-            order=validation.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
+            order=validation.one_of("order", order, ("newest", "oldest")),
             limit=validation.whole_limit(limit, default=unless_told),
             any_tags=tags_of(f"{within}any_tags", any_tags),
             filter=passing,

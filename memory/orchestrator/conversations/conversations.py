@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, MemoryTiersError, NotFound, QuotaExceeded, StoreUnavailable
@@ -15,15 +15,17 @@ from memory.orchestrator.conversations.blobs.balances import Balances
 from memory.orchestrator.conversations.blobs.manifests import Manifests
 from memory.orchestrator.conversations.blobs.reservations import Reservations
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.derived_entries import SAID_IN
 from memory.orchestrator.conversations.log.passages import Passages, Where
 from memory.orchestrator.conversations.redaction import Redaction
-from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords, refuse_others
+from memory.orchestrator.conversations.sessions import SHARED, SessionDraft, SessionRecords, refuse_others
 from memory.orchestrator.conversations.tasks.runs import Runs
 from memory.orchestrator.conversations.tasks.tasks import Tasks
 from memory.orchestrator.conversations.window_exits import WindowExitHandler
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission
 from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.key_locks import CallOrder, RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
@@ -32,7 +34,7 @@ from memory.orchestrator.trust.trust import Trust
 from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter
 from memory.policies.window_exit import WindowExitFunction as Callback
-from memory.ports.record import Record
+from memory.ports.record import Key, Record
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -227,3 +229,18 @@ class Conversations:
             return await self.sessions.record(tenant, session_id)
         except NotFound:
             return None
+
+    async def user_of_entry(self, tenant: str, session_id: str, entry_id: str) -> str | None:
+        """Return the user to whom an entry of a session belongs.
+
+        For an entry that was learnt in a shared session, return the user who wrote the
+        messages from which it was made.
+        """
+        session = await self.find(tenant, session_id)
+        if session is not None and session.body.get(SHARED):
+            entry = (await self._placement.locate(ENTRIES, Key(tenant, entry_id))).record
+            said_in: Any = {} if entry is None else entry.body.get(SAID_IN, {})
+            if "user" in said_in:
+                return str(said_in["user"])
+        user = None if session is None else session.fields.get("subject")
+        return user if isinstance(user, str) else None

@@ -1,4 +1,4 @@
-"""Deletes the entries that pass a filter."""
+"""Deletes entries: one by its id, or all that pass a filter."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack, suppress
 
 from memory.domain.errors import LegalHoldActive, VersionConflict
 from memory.domain.filters import Filter
+from memory.domain.ids import is_id
 from memory.domain.scope import Scope, Subtree
 from memory.domain.session import DeletedEntries, DeletedEntry
 from memory.domain.time import micros
+from memory.domain.versions import version_conflict
 from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.derivatives import Derivatives
 from memory.orchestrator.storage.collections import ENTRIES
@@ -27,7 +29,10 @@ DELETED_AT_ONCE = 100
 
 
 class EntryDeletion:
-    """Deletes many entries, each in the version that passed the filter."""
+    """Deletes one entry or many.
+
+    Of many, each is deleted in the version that passed the filter.
+    """
 
     def __init__(
         self,
@@ -41,6 +46,27 @@ class EntryDeletion:
         self._browser = browser
         self._derivatives = derivatives
         self.key_locks = key_locks
+
+    async def was_deleted_by(self, tenant: str, entry_id: str, request: RequestMark) -> bool:
+        """Return whether an earlier call of the request has deleted the entry."""
+        return is_id(entry_id) and await self._derivatives.was_deleted_by(Key(tenant, entry_id), request)
+
+    async def delete(
+        self, tenant: str, entry_id: str, *, expected: int | None = None, request: RequestMark | None = None
+    ) -> DeletedEntry:
+        """Delete one entry. The result is false if there was none.
+
+        Raises:
+            LegalHoldActive: The entry is under legal hold.
+            VersionConflict: Another version than the expected one is stored, or none.
+        """
+        if not is_id(entry_id):
+            if expected is not None:
+                raise version_conflict(f"entry {entry_id[:64]}", expected, None)
+            return DeletedEntry(0)
+        key = Key(tenant, entry_id)
+        async with self.key_locks.take(ENTRIES, key, RetryDeadline(self._placement, entry_id)):
+            return await self._derivatives.delete(key, expected, request)
 
     async def delete_many(
         self,

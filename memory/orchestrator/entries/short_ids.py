@@ -65,7 +65,7 @@ def reference_of(text: str) -> int | str:
 
 
 def kind_of(value: object) -> NumberedKind:
-    return validation.one_of("kind", value, get_args(NumberedKind))  # type: ignore[return-value]
+    return validation.one_of("kind", value, get_args(NumberedKind))
 
 
 class NumberedManifests(Protocol):

@@ -476,7 +476,10 @@ def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
         and apply_draft(stands, one.draft, version=stands.version + 1) is stands
     ):
         return None  # the entry itself, from which the file was exported
-    return Conflict(f"{one.name} was used in this scope for another entry", stands.key.id)
+    problem = f"{one.name} was used in this scope for another entry"
+    if not isinstance(one.draft, ImportedDraft):
+        problem += ". To change that entry, pass if_exists='update' or 'replace'"
+    return Conflict(problem, stands.key.id)
 
 
 def gone_error(entry_id: str) -> Conflict:

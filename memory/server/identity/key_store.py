@@ -163,7 +163,7 @@ class KeyStore:
         key = ApiKey(
             text.key_id,
             check_tenant(tenant),
-            validation.one_of("role", role, get_args(Role)),  # type: ignore[arg-type]
+            validation.one_of("role", role, get_args(Role)),
             scopes=tuple(dict.fromkeys(scope_or_subtree(one).text for one in scopes)),
             name=None if name is None else validation.identifier("name", name),
             created_at=now,

@@ -174,7 +174,7 @@ class Writer(Worker[Run]):
         if version:
             call = Call("delete", entry_id, label, version)
             async with self._told(call):
-                await self.engine.delete(TENANT, entry_id, expected=version)
+                await self.engine.deletion.delete(TENANT, entry_id, expected=version)
                 call.outcome = "won"
 
     async def _move(self, label: str, random: Random) -> None:

@@ -155,7 +155,7 @@ class Worker:
     async def _delete(self, tenant: str, label: str, random: Random) -> None:
         if (key := self._any(tenant, random)) is not None:
             with self._call(Kind.DELETE, tenant, key.id) as call:
-                call.came = Came.DONE if await self.engine.delete(tenant, key.id) else Came.REFUSED
+                call.came = Came.DONE if await self.engine.deletion.delete(tenant, key.id) else Came.REFUSED
 
     async def _erase(self, tenant: str, label: str, random: Random) -> None:
         scope = random.choice(SCOPES)
@@ -181,7 +181,7 @@ class Worker:
 
     async def hold(self, tenant: str, name: str, over: Over, of: str) -> None:
         with self._call(Kind.HOLD, tenant, of) as call:
-            scope = await self.engine.scope_of_entry(tenant, of) if over == "entry" else None
+            scope = await self.engine.entry_scopes.of_entry(tenant, of) if over == "entry" else None
             self._told.holds.append(Hold(name, tenant, over, of, call))
             await self.engine.erasure.holds.place(
                 tenant, LegalHold(name, over, of, "a case", None, self._process.clock()), scope

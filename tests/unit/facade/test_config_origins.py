@@ -244,7 +244,7 @@ def lmdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("lmdb")
-@pytest.mark.parametrize("url", ["lmdb:folder", "lmdb://folder"])
+@pytest.mark.parametrize("url", ["lmdb:folder", "lmdb:/folder", "lmdb://folder"])
 def test_an_installed_scheme_works_wherever_a_url_may_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:

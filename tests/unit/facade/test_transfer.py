@@ -145,7 +145,7 @@ GOOD = {"role": "user", "content": "fine"}
         ('{"role": 3, "content": "x"}', "role: must be text"),
         ('{"role": "user"}', "content: is missing"),
         ('{"role": "user", "content": [1]}', "content: must be text, not list"),
-        ('{"role": "user", "content": ""}', "content: may be empty only"),
+        ('{"role": "user", "content": ""}', "content: is empty"),
         (
             '{"role": "user", "content": "x", "time": "yesterday"}',
             "time: <the value> is not an ISO 8601 moment",

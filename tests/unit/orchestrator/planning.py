@@ -222,7 +222,7 @@ class Life:
                     and self.rng.random() < 0.3
                 ):
                     with suppress(LegalHoldActive):
-                        await self.world.engine.delete(TENANT, row.key.id)
+                        await self.world.engine.deletion.delete(TENANT, row.key.id)
 
     async def goes_on(self) -> None:
         for _ in range(self.rng.randrange(5, 30)):

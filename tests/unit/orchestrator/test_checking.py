@@ -160,7 +160,7 @@ async def test_what_is_merged_says_what_was_decided_in_the_place_of_all(world: W
         ("drop", "was refused"),
         ("merge", "merged them without a text"),
         (Resolution("merge"), "merged them without a text"),
-        (Resolution("merge", content=""), "may be empty only where"),
+        (Resolution("merge", content=""), "is empty. An entry needs"),
         (Resolution("merge", content=7), "content"),  # type: ignore[arg-type]
         (Resolution("supersede", ids=[]), "named no entry"),
         (Resolution("supersede", ids=["0195d3b0-7e2a-7cc0-8000-000000000000"]), "that were not shown"),

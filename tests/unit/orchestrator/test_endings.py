@@ -116,7 +116,7 @@ async def test_a_copy_is_made_once_and_not_again_where_it_was_deleted() -> None:
         await ended(world, "a")
         made = await copies(world)
         assert len(made) == 2
-        await world.engine.delete(TENANT, made[0])
+        await world.engine.deletion.delete(TENANT, made[0])
         await advised(world, waits)
         assert await compared(world) == []
         assert await copies(world) == made[1:]

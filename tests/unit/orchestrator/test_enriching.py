@@ -514,7 +514,7 @@ class Play:
         elif chance < 0.7:
             entry_id = self.draw.choice(known)
             with suppress(MemoryTiersError):
-                if await self.draw.choice(self.engines).delete(TENANT, entry_id):
+                if await self.draw.choice(self.engines).deletion.delete(TENANT, entry_id):
                     del self.said[entry_id]
         elif chance < 0.75:
             with suppress(MemoryTiersError):

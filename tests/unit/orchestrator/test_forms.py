@@ -125,7 +125,7 @@ async def test_what_others_write_is_found_after_a_minute_and_nothing_stale_is_sh
         other = await world.another_process()
         await other.entries.write(TENANT, EntryDraft(scope=USER, content="beverage"))
         await other.entries.update(TENANT, first.id, {"content": "a heron"})
-        await other.delete(TENANT, gone.id)
+        await other.deletion.delete(TENANT, gone.id)
         assert await _found(world.engine, "tea") == []
         world.clock.advance(LASTS)
         assert await _found(world.engine, "tea") == ["beverage"]
@@ -140,7 +140,7 @@ async def test_what_others_deleted_makes_room_for_what_is_less_near() -> None:
         await _ready(world.engine)
         other = await world.another_process()
         for entry in near:
-            await other.delete(TENANT, entry.id)
+            await other.deletion.delete(TENANT, entry.id)
         found = await world.engine.entry_search.search(
             EntryQuery(TENANT, (USER,), mode="semantic", limit=1), "beverage"
         )
@@ -708,7 +708,7 @@ class Told:
             ),
             lambda engine: engine.tier_mover.move(ENTRIES, Key(TENANT, entry_id), tier),
             lambda engine: engine.promotion.end_session(TENANT, SESSION),
-            lambda engine: engine.delete(TENANT, entry_id),
+            lambda engine: engine.deletion.delete(TENANT, entry_id),
             lambda engine: engine.erasure.erase_scope(TENANT, scope),
             lambda engine: engine.maintenance.sweep(),
         ]

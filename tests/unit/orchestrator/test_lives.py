@@ -161,7 +161,7 @@ async def test_a_process_that_stood_still_between_two_reads_begins_no_second_lif
 
     async def meanwhile() -> None:
         first = await other.entries.write(TENANT, EntryDraft(scope=SESSION, content="first", key="k"))
-        await other.delete(TENANT, first.id)
+        await other.deletion.delete(TENANT, first.id)
         await other.entries.write(TENANT, draft, revive=True)
 
     world.mid.before["read.home"] = meanwhile

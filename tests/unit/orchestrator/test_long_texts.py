@@ -189,7 +189,7 @@ async def test_a_slow_maker_brings_nothing_of_what_was_deleted_unread_meanwhile(
         async def damaged_and_deleted() -> None:
             (home,) = await world.rows(world.short, ENTRIES)
             world.short.state.damage("entries", home.key)
-            assert await (await world.another_process()).delete(TENANT, home.key.id)
+            assert await (await world.another_process()).deletion.delete(TENANT, home.key.id)
 
         async def while_its_parts_are_embedded() -> None:
             embedder(world).meanwhile = damaged_and_deleted
@@ -370,7 +370,7 @@ class Told:
             ),
             lambda engine: engine.tier_mover.move(ENTRIES, Key(TENANT, entry_id), tier),
             lambda engine: engine.promotion.end_session(TENANT, SESSION),
-            lambda engine: engine.delete(TENANT, entry_id),
+            lambda engine: engine.deletion.delete(TENANT, entry_id),
             lambda engine: engine.erasure.erase_scope(TENANT, scope),
             lambda engine: engine.entry_search.search(EntryQuery(TENANT, (scope,)), "boat"),
             lambda engine: engine.maintenance.sweep(),

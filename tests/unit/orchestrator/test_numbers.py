@@ -95,7 +95,7 @@ async def test_who_dies_on_the_way_leaves_a_gap_at_most(world: World, lost: str,
 
 async def test_of_an_entry_that_is_deleted_meanwhile_no_number_stays(world: World) -> None:
     entry, stays, other = await world.write(), await world.write(), await world.another_process()
-    world.mid.before["number.put"] = lambda: other.delete(TENANT, entry.id)
+    world.mid.before["number.put"] = lambda: other.deletion.delete(TENANT, entry.id)
     await world.engine.short_ids.of(TENANT, [entry.id, stays.id])
     assert await world.engine.short_ids.resolve(TENANT, [1, entry.id]) == [None, None]
     assert await misnumbered(world.engine) == [f"#1 is of {entry.id}, which is gone"]
@@ -128,7 +128,7 @@ async def test_an_entry_that_was_numbered_and_deleted_meanwhile_gets_no_second_n
 
     async def ended() -> None:
         assert await other.short_ids.of(TENANT, [entry.id]) == {entry.id: 3}
-        await other.delete(TENANT, entry.id)
+        await other.deletion.delete(TENANT, entry.id)
 
     world.mid.before["number.put"] = ended
     assert await world.engine.short_ids.of(TENANT, [entry.id, stays.id]) == {stays.id: 2}
@@ -137,7 +137,7 @@ async def test_an_entry_that_was_numbered_and_deleted_meanwhile_gets_no_second_n
 
 async def test_what_is_born_again_waits_for_the_end_of_a_number_that_was_dropped(world: World) -> None:
     entry, other = await world.write(key="k"), await world.another_process()
-    world.mid.before["number.put"] = lambda: other.delete(TENANT, entry.id)
+    world.mid.before["number.put"] = lambda: other.deletion.delete(TENANT, entry.id)
     assert await world.engine.short_ids.of(TENANT, [entry.id]) == {entry.id: 1}
     world.long.fails_before.add("delete.elsewhere")
     await world.engine.maintenance.sweep()

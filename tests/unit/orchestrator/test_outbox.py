@@ -306,7 +306,7 @@ async def test_what_another_process_has_seen_to_is_no_problem_any_more(world: Wo
     assert len(await world.engine.maintenance.overdue()) > 0
     world.heal()
     other = await world.another_process()
-    await (other.delete(TENANT, entry.id) if seen_to == "deleted" else other.maintenance.sweep())
+    await (other.deletion.delete(TENANT, entry.id) if seen_to == "deleted" else other.maintenance.sweep())
     world.mid.down = True
     assert len(await world.engine.outbox.still_owed()) == 1, "nobody can tell just now"
     world.heal()

@@ -36,7 +36,7 @@ async def test_a_replica_that_comes_after_its_scope_was_erased_is_refused(world:
 
 async def test_a_version_that_comes_to_be_kept_after_its_entry_was_deleted_is_refused(world: World) -> None:
     entry, other = await world.write("secret"), await world.another_process()
-    world.mid.before["version.keep"] = lambda: other.delete(TENANT, entry.id)
+    world.mid.before["version.keep"] = lambda: other.deletion.delete(TENANT, entry.id)
     await world.update(entry, content="text, edited")
     await world.engine.maintenance.sweep()
     assert await world.seen(entry) == []
@@ -153,7 +153,7 @@ async def test_what_was_found_is_shown_only_as_it_is_when_its_home_is_read(world
         elif fate == "expired":
             world.clock.advance(2 * HOUR)
         else:
-            await (await world.another_process()).delete(TENANT, found.id)
+            await (await world.another_process()).deletion.delete(TENANT, found.id)
 
     assert set(await world.search("harbour", USER)) == {"harbour of Bern", "harbour of Basel"}
     world.mid.before["read.home"] = overtaken

@@ -98,7 +98,7 @@ async def test_a_plan_names_once_what_two_rules_copy_into_one_scope_and_not_what
             await session.resume()
             world.clock.advance(3 * DAY)
             assert told(await world.engine.plan()) == [("end", "idle")]
-            await world.engine.delete(TENANT, copy)
+            await world.engine.deletion.delete(TENANT, copy)
 
 
 async def test_a_copy_that_was_deleted_so_long_ago_that_nothing_is_left_of_it_is_planned_again() -> None:
@@ -108,7 +108,7 @@ async def test_a_copy_that_was_deleted_so_long_ago_that_nothing_is_left_of_it_is
         world.clock.advance(3 * DAY)
         await world.engine.maintenance.sweep()
         [copy] = await broader(world)
-        await world.engine.delete(TENANT, copy)
+        await world.engine.deletion.delete(TENANT, copy)
         world.clock.advance(31 * DAY)
         await session.resume()
         world.clock.advance(3 * DAY)

@@ -86,7 +86,7 @@ async def test_an_entry_that_never_holds_still_is_given_up_on() -> None:
 
 async def test_an_entry_deleted_under_an_edit_is_not_found(world: World) -> None:
     entry, other = await world.write(), await world.another_process()
-    before_step(world.short, "update.home", lambda: other.delete(TENANT, entry.id))
+    before_step(world.short, "update.home", lambda: other.deletion.delete(TENANT, entry.id))
     with pytest.raises(NotFound):
         await world.update(entry, content="x")
     assert await world.seen(entry) == []
@@ -310,7 +310,7 @@ async def test_an_id_that_is_not_ours_is_never_looked_for(world: World) -> None:
     for store in world.stores:
         store.steps.clear()
     assert await world.engine.entries.get(TENANT, "nothing") is None
-    assert not await world.engine.delete(TENANT, "nothing")
+    assert not await world.engine.deletion.delete(TENANT, "nothing")
     assert await world.engine.relations.unrelate(TENANT, "nothing") is False
     assert [s for store in world.stores for s in store.steps] == []
     assert (

@@ -236,7 +236,7 @@ async def test_a_copy_that_was_deleted_is_not_made_again() -> None:
         await world.engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
         await world.write("a fact", tags=["fact"])
         [copied] = (await world.engine.promotion.end_session(TENANT, SESSION)).copied
-        await world.engine.delete(TENANT, copied.copy_id)
+        await world.engine.deletion.delete(TENANT, copied.copy_id)
         report = await world.engine.promotion.end_session(TENANT, SESSION)
         assert report.copied == []
         assert any("earlier result was deleted" in kept.because for kept in report.kept)

@@ -237,7 +237,7 @@ async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
         "the lantern of umbrella",
         "a lantern, mended",
     ]
-    assert await engine.delete("umbrella", changed.id)
+    assert await engine.deletion.delete("umbrella", changed.id)
     assert await engine.entries.get("umbrella", changed.id) is None
     assert await engine.entries.get("acme", entries["acme"].id) is not None
     await engine.close()
@@ -250,7 +250,7 @@ async def test_a_tombstone_beside_the_part_where_the_entry_lives_again_is_forgot
     await engine.open()
     draft = EntryDraft(scope=Scope.session("s1"), content="a lantern", key="lantern")
     key = Key("acme", (await engine.entries.write("acme", draft)).id)
-    assert await engine.delete("acme", key.id)
+    assert await engine.deletion.delete("acme", key.id)
     await engine.entries.write("acme", draft, revive=True)
     assert await engine.tier_mover.move(ENTRIES, key, "mid") is MoveResult.MOVED
     assert isinstance((await parts["rest"].get(ENTRIES, [key]))[0], Tombstone)
@@ -340,7 +340,7 @@ async def test_a_tombstone_in_one_part_is_forgotten_though_a_record_in_another_h
     await engine.open()
     draft = EntryDraft(scope=Scope.session("s1"), content="text", key="once")
     first = await engine.entries.write("acme", draft)
-    assert await engine.delete("acme", first.id)
+    assert await engine.deletion.delete("acme", first.id)
     again = await engine.entries.write("acme", draft, revive=True)
     assert await engine.tier_mover.move(ENTRIES, Key("acme", again.id), "mid") == "moved"
     assert isinstance((await parts["rest"].get(ENTRIES, [Key("acme", again.id)]))[0], Tombstone)

@@ -43,7 +43,7 @@ async def test_who_is_overtaken_by_a_deletion_begins_a_new_life(world: World) ->
     other, first = await world.another_process(), await upsert(world, "Lisbon")
 
     async def deletes() -> None:
-        await other.delete(TENANT, first.id)
+        await other.deletion.delete(TENANT, first.id)
 
     world.mid.before["update.home"] = deletes
     entry = await upsert(world, "Porto")

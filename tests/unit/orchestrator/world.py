@@ -242,7 +242,7 @@ class World:
         return await self.engine.entries.get(TENANT, entry.id, **at)
 
     async def delete(self, entry: Entry) -> bool:
-        return bool(await self.engine.delete(TENANT, entry.id))
+        return bool(await self.engine.deletion.delete(TENANT, entry.id))
 
     async def move(self, entry: Entry, to: str) -> str:
         return await self.engine.tier_mover.move(ENTRIES, Key(TENANT, entry.id), to)

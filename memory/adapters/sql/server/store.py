@@ -147,13 +147,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         self._directory.forget()
 
     async def _check(self) -> Health:
-        try:
-            return await self._with(self._vital_signs)
-        except Exception as exc:
-            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
-            if ours is None:
-                raise
-            return Health(ok=False, detail=str(ours))
+        return await self._with(self._vital_signs)
 
     @abstractmethod
     async def _vital_signs(self, connection: C) -> Health:

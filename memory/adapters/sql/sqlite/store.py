@@ -37,7 +37,7 @@ from memory.adapters.sql.sqlite.table import SqliteTable, index_bodies, table_of
 from memory.adapters.sql.sqlite.worker import run_synchronously
 from memory.adapters.sql.store import SqlStore
 from memory.adapters.sql.table import DamagedRow
-from memory.domain.errors import InvalidInput, MemoryTiersError
+from memory.domain.errors import InvalidInput
 from memory.ports.batch import BatchRollback
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
@@ -135,21 +135,17 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         return self._has_json and is_comparable(part)
 
     async def _check(self) -> Health:
-        path = self._config.path
-        facts: dict[str, JsonValue] = {} if path is None else {"path": str(path.resolve())}
-        try:
-            await self._driver.check_files()
-            version, form, pages, size, in_quarantine = await self._driver.read(_vital_signs)
-        except Exception as exc:
-            ours = exc if isinstance(exc, MemoryTiersError) else self._translate(exc)
-            if ours is None:
-                raise
-            return Health(ok=False, detail=str(ours), epoch=self.epoch, facts=facts)
-        facts |= {"schema": form, "bytes": pages * size, "synchronous": self._config.synchronous}
+        await self._driver.check_files()
+        version, form, pages, size, in_quarantine = await self._driver.read(_vital_signs)
+        facts: dict[str, JsonValue] = {
+            "schema": form,
+            "bytes": pages * size,
+            "synchronous": self._config.synchronous,
+        }
         facts |= {"read_only": True} if self._driver.is_read_only else {}
         return Health(
             form == str(BARE_FORM),
-            str(path or "in memory"),
+            str(self._config.path or "in memory"),
             f"SQLite {version}",
             self.epoch,
             facts,

@@ -144,7 +144,7 @@ async def test_a_fact_deleted_before_it_was_known_to_be_made_is_not_made_again(w
     world.mid.fails_before.add("owed.settle")
     made = (await (await opened(engine)).handle_window_exit()).entries
     world.heal()
-    await engine.delete(TENANT, made[0])
+    await engine.deletion.delete(TENANT, made[0])
     await swept(await process(world, Distiller()))
     assert await taught(world) == ["milk (1)"]
     assert await engine.maintenance.count_pending() == 0
@@ -633,7 +633,7 @@ async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_as
     ]
     assert (await swept(engine)).still_owed == 1
     assert await taught(world) == ["entry 0", "entry 1"]
-    await engine.delete(TENANT, entries[0].id)
+    await engine.deletion.delete(TENANT, entries[0].id)
     await swept(engine)
     assert (distil.calls, await taught(world)) == (1, ["entry 1", "milk (1)", "tea (1)"])
     assert await engine.maintenance.count_pending() == 0
