@@ -32,7 +32,7 @@ class Mongo(Server):
         *settings: str,
         environment: Mapping[str, str] | None = None,
         credentials: str = "",
-        host_network: bool = False,
+        host_network: bool | None = None,
     ) -> None:
         self._credentials = credentials
 
@@ -91,7 +91,11 @@ class ReplicaSet(Mongo):
 @cache
 def alone() -> Mongo:
     secret = {"MONGO_INITDB_ROOT_USERNAME": USER, "MONGO_INITDB_ROOT_PASSWORD": PASSWORD}
-    return Mongo(environment=secret, credentials=f"{USER}:{quote(PASSWORD, safe='')}@")
+    return Mongo(
+        environment=secret,
+        credentials=f"{USER}:{quote(PASSWORD, safe='')}@",
+        host_network=False,  # to make the user, the image listens on a fixed port first
+    )
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from memory.ports.record import Key
-from tests.support.servers import Server
+from tests.support.servers import Server, free_port
 
 DURABLE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
 
@@ -58,7 +58,7 @@ def cluster() -> Server:
             "--cluster-announce-port",
             str(port),
             "--cluster-port",
-            "16379",
+            str(free_port()),
         )
         return ("redis-server", "--port", str(port), "--cluster-enabled", "yes", *announce, *DURABLE)
 
