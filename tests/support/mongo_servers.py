@@ -39,7 +39,14 @@ class Mongo(Server):
         def command(port: int) -> Sequence[str]:
             return ("mongod", "--port", str(port), *_SMALL, *settings)
 
-        super().__init__("mongo", self._works, command, environment=environment, host_network=host_network)
+        super().__init__(
+            "mongo",
+            self._works,
+            command,
+            environment=environment,
+            host_network=host_network,
+            data=["/data/db"],
+        )
 
     def url(self, database: str = "agent_memory", **options: object) -> str:
         return f"mongodb://{self._credentials}127.0.0.1:{self.port}/{database}?{urlencode({**self._always, **options})}"

@@ -51,7 +51,7 @@ class MySqlServer(Server):
             environment=environment,
             folder=folder,
             small=small,
-            data="/var/lib/mysql",
+            data=["/var/lib/mysql", "/var/lib/mysql-data"],
         )
 
     def url(self, database: str = "memory", **options: object) -> str:

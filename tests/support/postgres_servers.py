@@ -61,7 +61,7 @@ class InContainer(Server):
             command,
             environment={"POSTGRES_PASSWORD": PASSWORD},
             small=small,
-            data="/var/lib/postgresql/data",
+            data=["/var/lib/postgresql/data"],
         )
 
     @property

@@ -157,9 +157,9 @@ class Server:
     With `host_network` it reaches other servers on the loopback interface; None takes
     the host's network where the engine shares it, for Docker's proxy copies every
     byte otherwise. `small` is a folder in the container that is a disk of its own, of
-    so many megabytes. `data` is where the server keeps its data: on a disk in memory
-    where this process can remove them, so that no commit waits. They stay there when
-    the server is killed.
+    so many megabytes. `data` is where the server keeps its data, in one image or
+    another: on a disk in memory where this process can remove them, so that no commit
+    waits. They stay there when the server is killed.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Server:
         folder: Path | None = None,
         host_network: bool | None = None,
         small: tuple[str, int] | None = None,
-        data: str | None = None,
+        data: Sequence[str] = (),
     ) -> None:
         self.image = image
         self._ready = ready
@@ -182,7 +182,7 @@ class Server:
         self._folder = folder
         self._host_network = host_network
         self._small = small
-        self._data = data
+        self._data = tuple(data)
         self._data_folder: Path | None = None
         self._container: Any = None
         self._port = 0
@@ -254,9 +254,11 @@ class Server:
         if self._small is not None:
             container = container.with_tmpfs_mount(self._small[0], f"size={self._small[1]}m,mode=1777")
         labels = {OWNER: owner()}
-        if self._data is not None and quick_folders.servers_run_there():
+        if self._data and quick_folders.servers_run_there():
             self._data_folder = quick_folders.new(otherwise=quick_folders.ON_DISK)
-            container = container.with_volume_mapping(str(self._data_folder), self._data, "rw")
+            for number, place in enumerate(self._data):
+                (folder := self._data_folder / str(number)).mkdir()
+                container = container.with_volume_mapping(str(folder), place, "rw")
             labels[DATA] = str(self._data_folder)
         on_host = self._host_network
         if on_host is None:
