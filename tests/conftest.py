@@ -17,10 +17,21 @@ from tests.support.backends import BACKENDS, Backend, every_backend
 from tests.support.depth import LEFT_TO_NIGHTLY, NIGHTLY, SLOW, THOROUGH, drawn
 from tests.support.reporting import BackendReport
 
-LONGEST_FIRST = (
+IN_ORDER = (
+    "mariadb",
+    "postgresql",
+    "mongo_replica_set",
     "simulation",
     "sessions",
+    "postgresql and redis",
     "model",
+    "sqlite",
+    "redis",
+    "in_memory",
+    "file",
+    "mongo",
+    "qdrant_edge",
+    "the wheel",
     "contract",
     "orchestrator",
     "conversations",
@@ -31,6 +42,10 @@ LONGEST_FIRST = (
     "topologies",
     "facade",
 )
+"""What workers take first, by what they take as a whole or by folder: the longest, and
+no more servers at once than leave one worker that keeps the processors busy. Those who
+wait for four servers leave half of two processors idle.
+"""
 
 # Drawn examples are the same on every run, and as many as the run takes; a busy machine
 # is no failure. `make nightly` draws fresh ones.
@@ -65,7 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is collected stays to the end: Python does not look through it for garbage
-    again and again, now or in a test.
+    again and again, now or in a test. What tests leave in cycles may wait longer than
+    Python lets it: there is room, and looking for it takes a thirtieth of a run.
     """
     gc.disable()
     try:
@@ -73,13 +89,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.collect()
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
         gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before the plugin that hands the tests out looks at the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The files that take longest come first: workers take them in this order, and none
-    is left alone with a long one at the end.
+    """What takes longest comes first: workers take it in this order, and none is left
+    alone with a long one at the end.
     """
     asked = set()
     for item in items:
@@ -92,10 +109,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {item for item in items if _is_left_out(config, item)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
-    places = {folder: place for place, folder in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.path.parent.name, len(places)))
+    places = {name: place for place, name in enumerate(IN_ORDER)}
+    shares = {item: _share(item) for item in items}
+    items.sort(key=lambda item: places.get(shares[item], places.get(item.path.parent.name, len(places))))
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_share(item)))
+        item.add_marker(pytest.mark.xdist_group(shares[item]))
         if sys.gettrace() is not None and item.get_closest_marker("processor") is not None:
             item.add_marker(pytest.mark.skip(reason="coverage measures along: run without it"))
 

@@ -3,6 +3,7 @@ processes that it starts.
 
     make test PYTEST_FLAGS="-p tools.times"      writes down what each test takes, in .times/
     python -m tools.times [file|function|test] [N]   the N that took most, and when each worker came to its end
+    python -m tools.times busy [SECONDS]             how many processors the tests kept busy in each 20 seconds, and what each worker was at
     python -m tools.times slow SECONDS               adds the functions that took so long to tests/slow.txt, which everyone's run leaves to CI
 
 Servers in containers take processor time that is nobody's child: it shows only as time
@@ -98,9 +99,31 @@ def _add_slow(seconds: float) -> None:
     )
 
 
-def main(by: str = "file", most: str = "40") -> None:
+def _show_busy(length: float) -> None:
+    """Print a line for each length of the run. Where the number is low and servers are
+    not what keeps the processors busy, workers wait: start something else beside it.
+    """
+    used: dict[int, float] = defaultdict(float)
+    at: dict[int, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
+    for worker, line in _lines():
+        clock, *spent = line["took"]
+        end = line["at"]
+        group = line["what"].rpartition("@")[2]
+        for part in range(int((end - clock) // length), int(end // length) + 1):
+            within = min(end, (part + 1) * length) - max(end - clock, part * length)
+            used[part] += sum(spent) * within / max(clock, 1e-9)
+            at[part][worker][group] += within
+    for part, seconds in sorted(used.items()):
+        longest = {worker: max(groups, key=groups.__getitem__) for worker, groups in sorted(at[part].items())}
+        print(f"{part * length:6.0f} {seconds / length:5.2f}  {'  '.join(longest.values())}")
+
+
+def main(by: str = "file", most: str = "") -> None:
     if by == "slow":
         _add_slow(float(most))
+        return
+    if by == "busy":
+        _show_busy(float(most or 20))
         return
     took: dict[str, list[float]] = defaultdict(lambda: [0, 0, 0, 0])
     ended: dict[str, dict[str, Any]] = {}
@@ -111,7 +134,7 @@ def main(by: str = "file", most: str = "40") -> None:
     print("  tests    clock      own  children")
     for part, (tests, clock, own, children) in sorted(
         took.items(), key=lambda item: -item[1][2] - item[1][3]
-    )[: int(most)]:
+    )[: int(most or 40)]:
         print(f"{tests:7} {clock:8.1f} {own:8.1f} {children:9.1f}  {part}")
     print(
         f"all     {sum(t[1] for t in took.values()):8.1f} {sum(t[2] for t in took.values()):8.1f}"

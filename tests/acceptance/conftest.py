@@ -4,8 +4,6 @@ several, durable or not.
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.facade.memory import Memory
-from memory.orchestrator.storage.kinds import KINDS
 from tests.acceptance.support import Clock
-from tests.support import depth, edge_folders
+from tests.support import depth, edge_folders, empty_file
 from tests.support.backends import marks_of, run_here
 from tests.support.placings import ORDINARY, PLACINGS, STORIES, Placing, forget
 
@@ -119,11 +115,16 @@ def keeping_bytes(*more: str) -> Any:
 
 @contextmanager
 def placed(place: Callable[[Path], dict[str, Any]], folder: Path) -> Iterator[dict[str, Any]]:
-    """A configuration, with nothing found by meaning, so that tests are fast. Where CI
-    asks Edge, its shard stays open from test to test.
+    """A configuration, with nothing found by meaning and files that have their tables
+    already, so that tests are fast. Where CI asks Edge, its shard stays open from test
+    to test.
     """
     if place is not PLACINGS[0].config or depth.NIGHTLY:
-        yield place(folder) | {"embedder": "none"}
+        tiers = place(folder)
+        for name in FILES:
+            if f"sqlite:///{folder / name}" in tiers["tiers"].values():
+                empty_file.put(folder / name)
+        yield tiers | {"embedder": "none"}
     else:
         with edge_folders.kept_open() as edge:
             (folder / "edge").symlink_to(edge)
@@ -147,27 +148,10 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(scope="session")
-def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database file with the schema in it: copying it is faster than making it."""
-    path = tmp_path_factory.mktemp("template") / "empty.db"
-
-    async def make() -> None:
-        store = SqliteStore(f"sqlite:///{path}", name="template")
-        await store.open(KINDS.collections)
-        await store.close()
-
-    asyncio.run(make())
-    return path
-
-
 @pytest.fixture
-def config(request: pytest.FixtureRequest, tmp_path: Path, _template: Path) -> Iterator[dict[str, Any]]:
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """Where the tiers are."""
     with placed(request.param, tmp_path) as tiers:
-        for name in FILES:
-            if f"sqlite:///{tmp_path / name}" in tiers["tiers"].values():
-                shutil.copy(_template, tmp_path / name)
         yield tiers
 
 

@@ -39,7 +39,10 @@ SUITE = """
 def outside(pytester: pytest.Pytester) -> pytest.Pytester:
     """A folder of someone else's, with a harness of theirs."""
     pytester.makepyfile(mine=EXAMPLE)
-    pytester.makeini("[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n")
+    pytester.makeini(
+        "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
+        "addopts = -p no:schemathesis -p no:anyio -p no:hypothesispytest\n"  # half of a run imports them
+    )
     return pytester
 
 

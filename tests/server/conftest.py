@@ -11,6 +11,7 @@ from memory.facade.memory import Memory
 from tests.acceptance.support import Clock
 from tests.server import api as over_memory
 from tests.server.support import Client, client_of
+from tests.support import empty_file
 
 
 @pytest.fixture
@@ -21,6 +22,7 @@ def clock() -> Clock:
 @pytest.fixture
 async def memory(tmp_path: Path, clock: Clock) -> AsyncIterator[Memory]:
     """An open memory over one SQLite file."""
+    empty_file.put(tmp_path / "memory.db")
     async with Memory(f"sqlite:///{tmp_path}/memory.db", clock=clock) as opened:
         yield opened
 

@@ -32,14 +32,21 @@ class Mongo(Server):
         *settings: str,
         environment: Mapping[str, str] | None = None,
         credentials: str = "",
-        host_network: bool = False,
+        host_network: bool | None = None,
     ) -> None:
         self._credentials = credentials
 
         def command(port: int) -> Sequence[str]:
             return ("mongod", "--port", str(port), *_SMALL, *settings)
 
-        super().__init__("mongo", self._works, command, environment=environment, host_network=host_network)
+        super().__init__(
+            "mongo",
+            self._works,
+            command,
+            environment=environment,
+            host_network=host_network,
+            data=["/data/db"],
+        )
 
     def url(self, database: str = "agent_memory", **options: object) -> str:
         return f"mongodb://{self._credentials}127.0.0.1:{self.port}/{database}?{urlencode({**self._always, **options})}"
@@ -91,7 +98,11 @@ class ReplicaSet(Mongo):
 @cache
 def alone() -> Mongo:
     secret = {"MONGO_INITDB_ROOT_USERNAME": USER, "MONGO_INITDB_ROOT_PASSWORD": PASSWORD}
-    return Mongo(environment=secret, credentials=f"{USER}:{quote(PASSWORD, safe='')}@")
+    return Mongo(
+        environment=secret,
+        credentials=f"{USER}:{quote(PASSWORD, safe='')}@",
+        host_network=False,  # to make the user, the image listens on a fixed port first
+    )
 
 
 @cache

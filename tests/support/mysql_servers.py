@@ -17,6 +17,7 @@ PASSWORD = "tests own: p@ss/word%"  # noqa: S105
 
 _DROP = "DROP DATABASE IF EXISTS `{0}`"
 _CREATE = "CREATE DATABASE IF NOT EXISTS `{0}` CHARACTER SET utf8mb4"
+_ACCESS_DENIED = 1045
 _KEPT = ("memory_schema_version", "memory_collections", "memory_record_numbers")
 
 
@@ -39,16 +40,18 @@ class MySqlServer(Server):
     def __init__(
         self, *settings: str, folder: Path | None = None, small: tuple[str, int] | None = None
     ) -> None:
-        given, environment = ("--max-connections=300", *settings), {"MYSQL_ROOT_PASSWORD": PASSWORD}
+        given, environment = (
+            ("--max-connections=300", "--loose-mysqlx=OFF", *settings),
+            {"MYSQL_ROOT_PASSWORD": PASSWORD},
+        )
         super().__init__(
             "mysql",
             self._answers,
-            lambda _port: given,
-            inside=3306,
+            lambda port: (f"--port={port}", *given),
             environment=environment,
             folder=folder,
             small=small,
-            data="/var/lib/mysql",
+            data=["/var/lib/mysql", "/var/lib/mysql-data"],
         )
 
     def url(self, database: str = "memory", **options: object) -> str:
@@ -106,14 +109,14 @@ async def _end_sessions(server: MySqlServer, database: str) -> None:
                 raise
 
 
-async def _connect(port: int, database: str | None = None) -> Any:
+async def _connect(port: int, database: str | None = None, password: str = PASSWORD) -> Any:
     import asyncmy
 
     return await asyncmy.connect(
         host="127.0.0.1",
         port=port,
         user="root",
-        password=PASSWORD,
+        password=password,
         database=database,
         autocommit=True,
         connect_timeout=5,
@@ -122,7 +125,19 @@ async def _connect(port: int, database: str | None = None) -> Any:
 
 
 async def _answer(port: int) -> None:
-    (await _connect(port)).close()
+    """Raises unless root is let in with the password. An image may have a second root,
+    for this host and with none: then the one for every host is left.
+    """
+    import asyncmy
+
+    try:
+        connection = await _connect(port)
+    except asyncmy.errors.OperationalError as exc:
+        if exc.args[0] != _ACCESS_DENIED:
+            raise
+        connection = await _connect(port, password="")
+        await connection.cursor().execute("DROP USER 'root'@'127.0.0.1'")
+    connection.close()
 
 
 @cache

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -50,15 +51,17 @@ class InContainer(Server):
 
     def __init__(self, *more: str, small: tuple[str, int] | None = None) -> None:
         settings = ("max_connections=300", "shared_buffers=64MB", *more)
-        command = [word for setting in settings for word in ("-c", setting)]
+
+        def command(port: int) -> Sequence[str]:
+            return [word for setting in (f"port={port}", *settings) for word in ("-c", setting)]
+
         super().__init__(
             "postgres",
             self._answers,
-            lambda _port: command,
-            inside=5432,
+            command,
             environment={"POSTGRES_PASSWORD": PASSWORD},
             small=small,
-            data="/var/lib/postgresql/data",
+            data=["/var/lib/postgresql/data"],
         )
 
     @property

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from functools import cache
 
 from memory.ports.record import Key
-from tests.support.servers import Server
+from tests.support.servers import Server, free_port
 
+DATA = "/data"
 DURABLE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
 
 
@@ -36,7 +37,12 @@ def serves_slots(port: int) -> None:
 
 def server(*settings: str) -> Server:
     """A Redis with these settings, of the caller's own."""
-    return Server("redis", answers, lambda port: ("redis-server", "--port", str(port), *settings))
+    return Server(
+        "redis",
+        answers,
+        lambda port: ("redis-server", "--port", str(port), "--dir", DATA, *settings),
+        data=[DATA],
+    )
 
 
 @cache
@@ -58,7 +64,7 @@ def cluster() -> Server:
             "--cluster-announce-port",
             str(port),
             "--cluster-port",
-            "16379",
+            str(free_port()),
         )
         return ("redis-server", "--port", str(port), "--cluster-enabled", "yes", *announce, *DURABLE)
 

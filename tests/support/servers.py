@@ -15,6 +15,7 @@ import gc
 import os
 import shutil
 import socket
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -133,16 +134,32 @@ def _no_engine() -> str | None:
     return problem
 
 
+@cache
+def shares_network() -> bool:
+    """Whether a container on the host's network is reached on this process's loopback
+    interface: the engine runs on this very machine, as root, and not in a virtual one.
+    """
+    import docker
+
+    with contextlib.closing(docker.from_env(timeout=10)) as client:
+        told = client.info()
+    here = sys.platform == "linux" and told["KernelVersion"] == os.uname().release
+    rootless = any("rootless" in option for option in told.get("SecurityOptions") or ())
+    return here and not rootless and told["Name"] == socket.gethostname()
+
+
 class Server:
     """One server in a container, on a fixed port of the loopback interface.
 
     `command` is given the port and returns the server's; `inside` is the port it
     listens on in the container, None for the same as outside. `ready(port)` raises as
     long as the server does not work yet. A `folder` stands at /given in the container.
-    With `host_network` it reaches other servers on the loopback interface. `small` is a
-    folder in the container that is a disk of its own, of so many megabytes. `data` is
-    where the server keeps its data: on a disk in memory where this process can remove
-    them, so that no commit waits. They stay there when the server is killed.
+    With `host_network` it reaches other servers on the loopback interface; None takes
+    the host's network where the engine shares it, for Docker's proxy copies every
+    byte otherwise. `small` is a folder in the container that is a disk of its own, of
+    so many megabytes. `data` is where the server keeps its data, in one image or
+    another: on a disk in memory where this process can remove them, so that no commit
+    waits. They stay there when the server is killed.
     """
 
     def __init__(
@@ -153,9 +170,9 @@ class Server:
         inside: int | None = None,
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
-        host_network: bool = False,
+        host_network: bool | None = None,
         small: tuple[str, int] | None = None,
-        data: str | None = None,
+        data: Sequence[str] = (),
     ) -> None:
         self.image = image
         self._ready = ready
@@ -165,7 +182,7 @@ class Server:
         self._folder = folder
         self._host_network = host_network
         self._small = small
-        self._data = data
+        self._data = tuple(data)
         self._data_folder: Path | None = None
         self._container: Any = None
         self._port = 0
@@ -226,7 +243,7 @@ class Server:
         from testcontainers.core.container import DockerContainer
 
         _remove_orphans()
-        self._port = _free_port()
+        self._port = free_port()
         container = DockerContainer(IMAGES[self.image].name)
         for name, value in self._environment.items():
             container = container.with_env(name, value)
@@ -237,11 +254,16 @@ class Server:
         if self._small is not None:
             container = container.with_tmpfs_mount(self._small[0], f"size={self._small[1]}m,mode=1777")
         labels = {OWNER: owner()}
-        if self._data is not None and quick_folders.servers_run_there():
+        if self._data and quick_folders.servers_run_there():
             self._data_folder = quick_folders.new(otherwise=quick_folders.ON_DISK)
-            container = container.with_volume_mapping(str(self._data_folder), self._data, "rw")
+            for number, place in enumerate(self._data):
+                (folder := self._data_folder / str(number)).mkdir()
+                container = container.with_volume_mapping(str(folder), place, "rw")
             labels[DATA] = str(self._data_folder)
-        if self._host_network:
+        on_host = self._host_network
+        if on_host is None:
+            on_host = self._inside is None and shares_network()
+        if on_host:
             container = container.with_kwargs(labels=labels, network_mode="host")
         else:
             container = container.with_kwargs(labels=labels).with_bind_ports(
@@ -281,7 +303,7 @@ class Server:
             gc.collect()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

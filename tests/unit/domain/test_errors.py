@@ -30,6 +30,7 @@ from memory.domain.errors import (
 from memory.domain.legal_hold import LegalHold
 from memory.ports.contract.cells import cells
 from memory.ports.record import Key
+from tests.unit.domain.failing import fail
 
 EXAMPLES: dict[Any, object] = {
     str: "what it was",
@@ -163,19 +164,10 @@ def test_attributes_are_there_after_the_journey() -> None:
     assert (lost.missing, lost.store, lost.tier) == (("ttl",), "archive", "long")
 
 
-def _fails(number: int) -> None:
-    raise (
-        InvalidInput("tags", "bad"),
-        NotFound("e1"),
-        CompactionError(["e1"], "no"),
-        StoreFull("main", "no room"),
-    )[number]
-
-
 @pytest.mark.thorough
 def test_a_process_pool_hands_its_caller_the_error_that_was_raised() -> None:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(_fails, number) for number in range(4)]
+        futures = [pool.submit(fail, number) for number in range(4)]
         found = [future.exception(timeout=60) for future in futures]
     assert [type(error) for error in found] == [InvalidInput, NotFound, CompactionError, StoreFull]
     assert isinstance(found[0], InvalidInput)
