@@ -37,11 +37,13 @@ from memory.domain.errors import (
     CorruptRecord,
     InvalidInput,
     LegalHoldActive,
+    QuotaExceeded,
     StoreError,
     Unsupported,
     VersionConflict,
 )
 from memory.domain.filters import VALUE, Filter, names
+from memory.domain.json_values import is_same_json
 from memory.domain.scope import Scope, Subtree
 from memory.domain.time import micros, moment
 from memory.domain.versions import version_conflict, version_text
@@ -156,11 +158,11 @@ class PutRequest:
             return False
         if (fields["form"], fields["size"]) != (self.value.form, self.value.size):
             return False
-        if json_of(record.body.get("metadata", {})) != json_of(dict(self.metadata)):
+        if not is_same_json(record.body.get("metadata", {}), self.metadata):
             return False
         if self.value.form == "bytes":
             return bool(fields["data"] == self.value.value)
-        return json_of(record.body["value"]) == json_of(self.value.value)
+        return is_same_json(record.body["value"], self.value.value)
 
     def stored_as(self, record: Record, version: int, updated_at: datetime) -> DocumentInfo:
         """Return the document that this put stored, also if it was replaced since."""
@@ -598,11 +600,29 @@ class Documents:
         await self._after(records, [None] * len(records))
         for number in range(len(puts)):
             if number not in done:
-                try:
-                    done[number] = await self.put(tenant, puts[number], requests[number])
-                except Conflict as refused:
-                    done[number] = refused
+                await self._put_alone(tenant, number, puts[number], requests[number], done)
         return [done[number] for number in range(len(puts))]
+
+    async def _put_alone(
+        self,
+        tenant: str,
+        number: int,
+        asked: PutRequest,
+        request: RequestMark | None,
+        done: dict[int, DocumentInfo | Conflict],
+    ) -> None:
+        """Make one of many puts, and add its outcome to those of the others.
+
+        Raises:
+            QuotaExceeded: Others filled the quota meanwhile.
+        """
+        try:
+            done[number] = await self.put(tenant, asked, request)
+        except Conflict as refused:
+            done[number] = refused
+        except QuotaExceeded as full:
+            stored = {n: one for n, one in sorted(done.items()) if isinstance(one, DocumentInfo)}
+            raise full.with_written(stored) from None
 
     async def restore(self, tenant: str, asked: PutRequest, *, revive: bool = False) -> Restored:
         """Put an exported document if nothing is stored under its key.
@@ -624,7 +644,9 @@ class Documents:
                 return await self.restore(tenant, asked, revive=revive)
             return "written"
         found, value = await self._document(live), asked.value
-        same = found is not None and (found.form, found.value) == (value.form, value.value)
+        if found is None or found.form != value.form:
+            return "refused"
+        same = found.value == value.value if found.form == "bytes" else is_same_json(found.value, value.value)
         return "there" if same else "refused"
 
     async def delete(self, tenant: str, asked: DeleteRequest, request: RequestMark | None = None) -> bool:
