@@ -30,7 +30,7 @@ from memory.domain.document import (
     check_key,
     check_value,
 )
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite
+from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExceeded
 from memory.domain.filter_parsing import parse_filter
 from memory.domain.filters import Filter, is_empty
 from memory.domain.scope import Scope, Subtree
@@ -171,7 +171,8 @@ class Documents:
         Raises:
             PartialWrite: Some puts conflict; all others are stored. The error names
                 them and holds the stored documents.
-            QuotaExceeded: The documents would exceed a quota of `document_bytes`.
+            QuotaExceeded: The documents would exceed a quota of `document_bytes`. None
+                is stored, unless others fill the quota meanwhile; see `written`.
             Unsupported: The store of tier `mid` cannot store groups of changes.
         """
         asked = [
@@ -190,7 +191,7 @@ class Documents:
             made = {n: one for n, one in enumerate(outcomes) if isinstance(one, DocumentInfo)}
             conflicts = {n: one for n, one in enumerate(outcomes) if isinstance(one, Conflict)}
             if conflicts:
-                raise PartialWrite(made, conflicts)
+                raise PartialWrite(made, conflicts, "puts")
             return list(made.values())
 
         return [info for info in await self._once(request, asked, put) if info is not None]
@@ -377,7 +378,11 @@ class Documents:
             for number, one in enumerate(asked):
                 part = None if mark is None else mark.part(number)
                 if isinstance(one, PutRequest):
-                    made.append(await documents.put(tenant, one, part))
+                    try:
+                        made.append(await documents.put(tenant, one, part))
+                    except QuotaExceeded as full:
+                        stored = {n: info for n, info in enumerate(made) if info is not None}
+                        raise full.with_written(stored) from None
                 else:
                     await documents.delete(tenant, one, part)
                     made.append(None)

@@ -223,6 +223,7 @@ class _Guard:
             await hide_outside(access, error.written)
             raise
         except QuotaExceeded as error:
+            await hide_outside(access, error.written)
             if _is_own_quota(view, error):
                 raise
             raise error.without_totals() from None
