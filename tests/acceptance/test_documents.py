@@ -320,6 +320,9 @@ async def test_a_document_without_a_chunk_stops_no_list(memory: Memory) -> None:
     for asked in ({"values": True}, {"filter": {"value.n": 1}}, {"filter": {"value.n": 1}, "values": True}):
         page = await memory.documents.list(USER, **asked)
         assert ([one.key for one in page.documents], page.damaged) == (["a", "c"], 1), asked
+        assert [one.key async for one in memory.documents.iterate(USER, **asked)] == ["a", "c"]
+        with pytest.raises(CorruptRecord, match="a chunk"):
+            [one async for one in memory.documents.iterate(USER, skip_damaged=False, **asked)]
     exported = [line async for line in memory.admin.export() if line["format"] == "memory-document/1"]
     assert {line["key"] for line in exported} == {"a", "c"}
     assert await memory.documents.delete_many(USER, filter={"value.n": 1}) == 2
