@@ -218,15 +218,10 @@ class MemorySessionService(BaseSessionService):
     async def _share(self, app_name: str, user_id: str, users: dict[str, Any], apps: dict[str, Any]) -> None:
         """Merge changes into the state of the user and into the state of the app."""
         for (scope, key), delta in zip(shared_places(app_name, user_id), (users, apps), strict=True):
-            while delta:
-                found = await self._memory.documents.get(scope, key)
-                merged = {**({} if found is None else found.value), **delta}
-                version = ABSENT if found is None else found.version
-                try:
-                    await self._memory.documents.put(scope, key, merged, expected_version=version)
-                    break
-                except VersionConflict:
-                    continue
+            if delta:
+                await self._memory.documents.edit(
+                    scope, key, lambda found, delta=delta: {**(found.value if found else {}), **delta}
+                )
 
 
 async def _version_of(handle: Any, session: Session) -> str:
