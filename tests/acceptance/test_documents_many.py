@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from memory import (
     InvalidInput,
     Memory,
     PartialWrite,
-    Scope,
     VersionConflict,
 )
 from tests.acceptance.support import HOUR, OTHER_USER, SESSION, USER, Clock, watching
@@ -163,46 +161,6 @@ async def test_a_view_puts_only_where_it_may(memory: Memory) -> None:
     with pytest.raises(Exception, match="scope"):
         await view.documents.put_many([DocumentPut(USER, "b", 1), DocumentPut(OTHER_USER, "b", 1)])
     assert await value_of(memory, "b") is None
-
-
-async def listed(memory: Memory, scope: Any, *, limit: int, **asked: Any) -> list[str]:
-    found, cursor = list[str](), None
-    while True:
-        page = await memory.documents.list(scope, order="updated", limit=limit, cursor=cursor, **asked)
-        found += [one.key for one in page.documents]
-        if (cursor := page.cursor) is None:
-            return found
-
-
-async def test_documents_are_listed_by_their_last_put(memory: Memory, clock: Clock) -> None:
-    threads = Scope.path("threads")
-    for number in range(12):
-        clock.advance(timedelta(seconds=1))
-        where = threads if number % 2 else Scope.path("threads", "one")
-        await memory.documents.put(where, f"{(number * 5) % 12:02}", number, metadata={"n": number})
-    clock.advance(timedelta(seconds=1))
-    await memory.documents.put(threads, "05", "again", metadata={"n": 1})
-    order = [f"{(number * 5) % 12:02}" for number in range(12) if number != 1] + ["05"]
-    whole = threads.subtree()
-    for limit in (1, 5, 100):
-        assert await listed(memory, whole, limit=limit) == order
-        assert await listed(memory, whole, limit=limit, reverse=True) == order[::-1]
-        assert await listed(memory, whole, limit=limit, values=True) == order
-        assert await listed(memory, threads, limit=limit) == [*order[2::2], "05"]
-        few = [key for key in order if "03" <= key < "08"]
-        assert await listed(memory, whole, limit=limit, start="03", stop="08") == few
-        passing = await listed(memory, whole, limit=limit, reverse=True, filter={"metadata.n": {"$gte": 6}})
-        assert passing == [f"{(number * 5) % 12:02}" for number in range(11, 5, -1)]
-    iterated = memory.documents.iterate(threads, order="updated", reverse=True)
-    assert [one.key async for one in iterated] == ["05", *order[2::2][::-1]]
-    page = await memory.documents.list(whole, limit=2)
-    with pytest.raises(InvalidInput, match="cursor"):
-        await memory.documents.list(whole, order="updated", limit=2, cursor=page.cursor)
-    page = await memory.documents.list(whole, order="updated", limit=2)
-    with pytest.raises(InvalidInput, match="cursor"):
-        await memory.documents.list(whole, limit=2, cursor=page.cursor)
-    with pytest.raises(InvalidInput, match="order"):
-        await memory.documents.list(whole, order="created")  # type: ignore[arg-type]
 
 
 # -- edits ---------------------------------------------------------------------------------

@@ -212,6 +212,9 @@ class Documents:
         with the newer one. So no change of either is lost. Metadata and expiry stay;
         `refresh_on_read` counts the call as a read.
 
+        There is no `request_id`. For a call that may be repeated, let the function look
+        whether the document has its change already.
+
         Args:
             change: Gets the document, or None, and returns the new value as in `put`.
                 Another effect of it may happen more than once. If it raises an error,
