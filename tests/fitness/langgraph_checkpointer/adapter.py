@@ -119,8 +119,8 @@ class DocumentSaver(base.BaseCheckpointSaver[str]):
             place = base.WRITES_IDX_MAP.get(channel, number)
             new[place] = [task_id, place, task_path, channel, self.serde.dumps_typed(value)]
 
-        def merge(found: Document | None) -> bytes:
-            stored = {row[1]: row for row in ormsgpack.unpackb(found.value)} if found else {}  # type: ignore[arg-type]
+        def merge(found: Document | None) -> Any:
+            stored = {row[1]: row for row in ormsgpack.unpackb(found.value)} if found else {}
             later = {place: row for place, row in new.items() if place < 0 or place not in stored}
             return ormsgpack.packb(list((stored | later).values()))
 
