@@ -236,9 +236,9 @@ class SessionOwnerMismatch(Conflict):
 class PartialWrite(Conflict):
     """Raised if some drafts or puts of one call conflict; all others are stored.
 
-    `written` maps the position of a draft to its entry (of a put, to its document),
-    also if the call found it stored under its key. `conflicts` maps the positions of
-    the others to their errors. Correct those, and write only them again.
+    `written` maps the positions of drafts to entries, and those of puts to documents.
+    It has also what the call found stored under a key. `conflicts` maps the positions
+    of the others to their errors. Correct those, and write only them again.
     """
 
     code = "partial_write"

@@ -345,7 +345,7 @@ class Documents:
             )
         if not values:
             page = await self._page(self._query(tenant, scope, keys, limit, by, cursor))
-            damaged = self._damaged(page, strict)
+            damaged = self._count_damaged(page, strict)
             return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, damaged)
         found: list[DocumentInfo] = []
         damaged = size = 0
@@ -353,7 +353,7 @@ class Documents:
             portion = min(limit - len(found), _READ_AT_ONCE)
             query = self._query(tenant, scope, keys, portion, by, cursor)
             page = await self._page(replace(query, select=None))
-            damaged += self._damaged(page, strict)
+            damaged += self._count_damaged(page, strict)
             for row in page.records:
                 try:
                     document = await self._document(row) if isinstance(row, Record) else None
@@ -389,7 +389,7 @@ class Documents:
         while True:
             query = self._query(tenant, scope, keys, _READ_AT_ONCE, by, cursor, passing)
             page = await self._page(replace(query, select=None))
-            damaged, cursor = damaged + self._damaged(page, strict), page.cursor
+            damaged, cursor = damaged + self._count_damaged(page, strict), page.cursor
             for row in page.records:
                 if not isinstance(row, Record):
                     continue
@@ -443,7 +443,7 @@ class Documents:
             await patience.wait()
         raise CorruptRecord(self._home.name, row.key.id, "a chunk of its value is missing")
 
-    def _damaged(self, page: Page, strict: bool) -> int:
+    def _count_damaged(self, page: Page, strict: bool) -> int:
         """Count the documents of a page that cannot be read; with `strict`, raise."""
         if strict and page.corrupt:
             raise CorruptRecord(self._home.name, page.corrupt[0].id, "its row is damaged")
