@@ -234,22 +234,24 @@ class SessionOwnerMismatch(Conflict):
 
 
 class PartialWrite(Conflict):
-    """Raised if some drafts of one call conflict; all other drafts are stored.
+    """Raised if some drafts or puts of one call conflict; all others are stored.
 
-    `written` maps the position of a draft to its entry (or document), also if the call
-    found it stored under its key. `conflicts` maps the positions of the other drafts to
-    their errors. Correct those drafts and write only them again.
+    `written` maps the positions of drafts to entries, and those of puts to documents.
+    It has also what the call found stored under a key. `conflicts` maps the positions
+    of the others to their errors. Correct those, and write only them again.
     """
 
     code = "partial_write"
     written: dict[int, Any]
 
-    def __init__(self, written: Mapping[int, Any], conflicts: Mapping[int, Conflict]) -> None:
+    def __init__(
+        self, written: Mapping[int, Any], conflicts: Mapping[int, Conflict], what: str = "drafts"
+    ) -> None:
         first = min(conflicts)
         named = ", ".join(map(str, sorted(conflicts)[:20])) + ", …" * (len(conflicts) > 20)
         others = "; all others are stored" if written else ""
         super().__init__(
-            f"{len(conflicts)} of {len(written) + len(conflicts)} drafts were not stored, at position"
+            f"{len(conflicts)} of {len(written) + len(conflicts)} {what} were not stored, at position"
             f" {named}{others}. Position {first}: {conflicts[first]}"
         )
         self.existing_id = conflicts[first].existing_id
@@ -300,6 +302,9 @@ class QuotaExceeded(MemoryTiersError):
     Delete something, write less at once, or raise the quota that `quota` names. `most`,
     `held` and `asked` are amounts in `measure`.
 
+    A call that writes many may have stored some before. Then the message says so, and
+    `written` maps their positions to the stored entries or documents.
+
     An import that runs beside other writers may be stored in part. Then `imported`
     names its file, and the message says how many lines are imported and at which line
     the rest begins.
@@ -319,8 +324,14 @@ class QuotaExceeded(MemoryTiersError):
         asked: int,
         imported: str | None = None,
         so_far: str = "",
+        written: Mapping[int, Any] | None = None,
     ) -> None:
         came = f"nothing was written. Delete some, write less at once, or raise [[quotas]] '{quota}'"
+        if written:
+            came = (
+                f"{len(written):,} of this call are stored, at the positions in `written`. Delete some, or"
+                f" raise [[quotas]] '{quota}', and write only the others again"
+            )
         if imported is not None:
             came = (
                 f"{so_far}. Delete some, or raise [[quotas]] '{quota}', and import the same file again;"
@@ -337,15 +348,20 @@ class QuotaExceeded(MemoryTiersError):
         self.held = held
         self.asked = asked
         self.imported = imported
+        self.written = dict(written or {})
+        self._came = came
 
     def without_totals(self) -> QuotaExceeded:
         """Return the error without what the quota counts, for restricted views."""
-        error = QuotaExceeded(self.quota, self.where, self.measure, 0, 0, self.asked)
-        error.args = (
-            f"quota '{self.quota}' has no room for {self.asked:,} {self.measure}; nothing was written. Delete"
-            f" some, write less at once, or raise [[quotas]] '{self.quota}'",
-        )
+        error = QuotaExceeded(self.quota, self.where, self.measure, 0, 0, self.asked, written=self.written)
+        error.args = (f"quota '{self.quota}' has no room for {self.asked:,} {self.measure}; {error._came}",)
         return error
+
+    def with_written(self, written: Mapping[int, Any]) -> QuotaExceeded:
+        """Return the error of a call of many that has stored these before."""
+        return QuotaExceeded(
+            self.quota, self.where, self.measure, self.most, self.held, self.asked, written=written
+        )
 
 
 class ScratchpadFull(MemoryTiersError):

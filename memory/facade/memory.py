@@ -664,6 +664,8 @@ class Memory(AsyncContext, LoopBound):
             PartialWrite: Drafts conflict under their keys. All others are stored. The
                 error, a `Conflict`, names the conflicting drafts and holds the stored
                 entries.
+            QuotaExceeded: Entries would exceed a quota. New ones that are stored
+                together are counted before. The error has in `written` what is stored.
         """
         mode: WriteMode = {
             "revive": revive,

@@ -23,6 +23,7 @@ from memory.domain.errors import (
     NotFound,
     PartialWrite,
     PicklableException,
+    QuotaExceeded,
     VersionConflict,
 )
 from memory.server.paths import METHODS
@@ -112,8 +113,9 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
         headers["Retry-After"] = RETRY_AFTER
     if isinstance(error, VersionConflict) and request is not None and _has_precondition(request):
         status = HTTPStatus.PRECONDITION_FAILED
-    if isinstance(error, PartialWrite):
+    if isinstance(error, PartialWrite) or (isinstance(error, QuotaExceeded) and error.written):
         details["written"] = {at: getattr(one, "id", None) or one.key for at, one in error.written.items()}
+    if isinstance(error, PartialWrite):
         details["conflicts"] = {at: str(one) for at, one in error.conflicts.items()}
     errors = (
         [(error.field, error.problem)]

@@ -320,6 +320,9 @@ async def test_a_document_without_a_chunk_stops_no_list(memory: Memory) -> None:
     for asked in ({"values": True}, {"filter": {"value.n": 1}}, {"filter": {"value.n": 1}, "values": True}):
         page = await memory.documents.list(USER, **asked)
         assert ([one.key for one in page.documents], page.damaged) == (["a", "c"], 1), asked
+        assert [one.key async for one in memory.documents.iterate(USER, **asked)] == ["a", "c"]
+        with pytest.raises(CorruptRecord, match="a chunk"):
+            [one async for one in memory.documents.iterate(USER, skip_damaged=False, **asked)]
     exported = [line async for line in memory.admin.export() if line["format"] == "memory-document/1"]
     assert {line["key"] for line in exported} == {"a", "c"}
     assert await memory.documents.delete_many(USER, filter={"value.n": 1}) == 2
@@ -811,3 +814,43 @@ async def test_a_read_keeps_a_document_that_is_refreshed_on_read(memory: Memory,
         assert found.lifetime == 2 * HOUR
     clock.advance(3 * HOUR)
     assert await keys_of(memory) == ["k"]
+
+
+async def listed(memory: Memory, scope: Any, *, limit: int, **asked: Any) -> list[str]:
+    found, cursor = list[str](), None
+    while True:
+        page = await memory.documents.list(scope, order="updated", limit=limit, cursor=cursor, **asked)
+        found += [one.key for one in page.documents]
+        if (cursor := page.cursor) is None:
+            return found
+
+
+async def test_documents_are_listed_by_their_last_put(memory: Memory, clock: Clock) -> None:
+    threads = Scope.path("threads")
+    for number in range(12):
+        clock.advance(timedelta(seconds=1))
+        where = threads if number % 2 else Scope.path("threads", "one")
+        await memory.documents.put(where, f"{(number * 5) % 12:02}", number, metadata={"n": number})
+    clock.advance(timedelta(seconds=1))
+    await memory.documents.put(threads, "05", "again", metadata={"n": 1})
+    order = [f"{(number * 5) % 12:02}" for number in range(12) if number != 1] + ["05"]
+    whole = threads.subtree()
+    for limit in (1, 5, 100):
+        assert await listed(memory, whole, limit=limit) == order
+        assert await listed(memory, whole, limit=limit, reverse=True) == order[::-1]
+        assert await listed(memory, whole, limit=limit, values=True) == order
+        assert await listed(memory, threads, limit=limit) == [*order[2::2], "05"]
+        few = [key for key in order if "03" <= key < "08"]
+        assert await listed(memory, whole, limit=limit, start="03", stop="08") == few
+        passing = await listed(memory, whole, limit=limit, reverse=True, filter={"metadata.n": {"$gte": 6}})
+        assert passing == [f"{(number * 5) % 12:02}" for number in range(11, 5, -1)]
+    iterated = memory.documents.iterate(threads, order="updated", reverse=True)
+    assert [one.key async for one in iterated] == ["05", *order[2::2][::-1]]
+    page = await memory.documents.list(whole, limit=2)
+    with pytest.raises(InvalidInput, match="cursor"):
+        await memory.documents.list(whole, order="updated", limit=2, cursor=page.cursor)
+    page = await memory.documents.list(whole, order="updated", limit=2)
+    with pytest.raises(InvalidInput, match="cursor"):
+        await memory.documents.list(whole, limit=2, cursor=page.cursor)
+    with pytest.raises(InvalidInput, match="order"):
+        await memory.documents.list(whole, order="created")  # type: ignore[arg-type]

@@ -4,7 +4,8 @@ last put.
 
 from __future__ import annotations
 
-from datetime import timedelta
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ import pytest
 from memory import (
     Conflict,
     DocumentDelete,
+    DocumentInfo,
     DocumentPut,
+    Forbidden,
     InvalidInput,
     Memory,
     PartialWrite,
-    Scope,
     VersionConflict,
 )
 from tests.acceptance.support import HOUR, OTHER_USER, SESSION, USER, Clock, watching
@@ -161,41 +163,69 @@ async def test_a_view_puts_only_where_it_may(memory: Memory) -> None:
     assert await value_of(memory, "b") is None
 
 
-async def listed(memory: Memory, scope: Any, *, limit: int, **asked: Any) -> list[str]:
-    found, cursor = list[str](), None
-    while True:
-        page = await memory.documents.list(scope, order="updated", limit=limit, cursor=cursor, **asked)
-        found += [one.key for one in page.documents]
-        if (cursor := page.cursor) is None:
-            return found
+# -- edits ---------------------------------------------------------------------------------
 
 
-async def test_documents_are_listed_by_their_last_put(memory: Memory, clock: Clock) -> None:
-    threads = Scope.path("threads")
-    for number in range(12):
-        clock.advance(timedelta(seconds=1))
-        where = threads if number % 2 else Scope.path("threads", "one")
-        await memory.documents.put(where, f"{(number * 5) % 12:02}", number, metadata={"n": number})
-    clock.advance(timedelta(seconds=1))
-    await memory.documents.put(threads, "05", "again", metadata={"n": 1})
-    order = [f"{(number * 5) % 12:02}" for number in range(12) if number != 1] + ["05"]
-    whole = threads.subtree()
-    for limit in (1, 5, 100):
-        assert await listed(memory, whole, limit=limit) == order
-        assert await listed(memory, whole, limit=limit, reverse=True) == order[::-1]
-        assert await listed(memory, whole, limit=limit, values=True) == order
-        assert await listed(memory, threads, limit=limit) == [*order[2::2], "05"]
-        few = [key for key in order if "03" <= key < "08"]
-        assert await listed(memory, whole, limit=limit, start="03", stop="08") == few
-        passing = await listed(memory, whole, limit=limit, reverse=True, filter={"metadata.n": {"$gte": 6}})
-        assert passing == [f"{(number * 5) % 12:02}" for number in range(11, 5, -1)]
-    iterated = memory.documents.iterate(threads, order="updated", reverse=True)
-    assert [one.key async for one in iterated] == ["05", *order[2::2][::-1]]
-    page = await memory.documents.list(whole, limit=2)
-    with pytest.raises(InvalidInput, match="cursor"):
-        await memory.documents.list(whole, order="updated", limit=2, cursor=page.cursor)
-    page = await memory.documents.list(whole, order="updated", limit=2)
-    with pytest.raises(InvalidInput, match="cursor"):
-        await memory.documents.list(whole, limit=2, cursor=page.cursor)
-    with pytest.raises(InvalidInput, match="order"):
-        await memory.documents.list(whole, order="created")  # type: ignore[arg-type]
+async def edit(memory: Memory, change: Callable[[Any], Any]) -> DocumentInfo:
+    return await memory.documents.edit(USER, "k", change)
+
+
+async def test_edits_at_once_lose_nothing(memory: Memory) -> None:
+    def add(number: int) -> Callable[[Any], Any]:
+        return lambda found: [*(found.value if found else []), number]
+
+    await asyncio.gather(*(edit(memory, add(n)) for n in range(20)))
+    assert sorted(await value_of(memory, "k")) == list(range(20))
+
+
+async def test_an_edit_keeps_metadata_and_expiry(memory: Memory, clock: Clock) -> None:
+    documents = memory.documents
+    first = await documents.put(USER, "k", 1, metadata={"of": "ada"}, expires_in=HOUR, refresh_on_read=True)
+    clock.advance(HOUR / 2)
+    made = await edit(memory, lambda found: found.value + 1)
+    found = await documents.get(USER, "k")
+    assert found is not None
+    assert (found.value, found.metadata, found.created_at) == (2, {"of": "ada"}, first.created_at)
+    assert made.lifetime == HOUR
+    assert made.expires_at is not None
+    assert first.expires_at is not None
+    assert made.expires_at - first.expires_at >= HOUR / 2, "the edit has read it"
+    clock.advance(3 * HOUR)
+    assert (await edit(memory, lambda found: found is None)).expires_at is None
+    assert await value_of(memory, "k") is True
+    same = await edit(memory, lambda found: True)
+    assert same == await edit(memory, lambda found: found.value)
+
+
+async def test_an_edit_that_fails_changes_nothing(memory: Memory) -> None:
+    await memory.documents.put(USER, "k", 1)
+    changes: list[tuple[Any, type[Exception], str]] = [
+        (lambda found: found.value / 0, ZeroDivisionError, "division"),
+        (lambda found: {1, 2}, InvalidInput, "value: is a set"),
+        ({"a": 1}, InvalidInput, "change: must be a function of the document, not dict"),
+    ]
+    for change, error, problem in changes:
+        with pytest.raises(error, match=problem):
+            await edit(memory, change)
+    assert await value_of(memory, "k") == 1
+    with pytest.raises(Forbidden):
+        await edit(memory.restrict(role="reader"), lambda found: 2)
+
+
+# -- iteration -----------------------------------------------------------------------------
+
+
+async def test_an_iteration_begins_with_few_documents_and_reads_more_each_time(memory: Memory) -> None:
+    await memory.documents.put_many([DocumentPut(USER, f"k{n:03}", n) for n in range(80)])
+    read = 0
+    with watching(memory) as calls:
+        async for document in memory.documents.iterate(USER, at_first=1):
+            read += 1
+            if document.key == "k000":
+                assert len(calls) == 1
+    assert read == 80
+    assert len(calls) == 4
+    for wrong in (0, 1_001, "many"):
+        with pytest.raises(InvalidInput, match="at_first: must be"):
+            async for _ in memory.documents.iterate(USER, at_first=wrong):  # type: ignore[arg-type]
+                pass

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memory import Memory, VersionConflict
+from memory import DocumentPut, LegalHoldActive, Memory, VersionConflict
 from tests.acceptance.support import USER, Clock
 
 EQUAL: list[dict[str, Any]] = [
@@ -94,3 +94,57 @@ async def test_an_update_of_a_session_with_its_values_makes_no_version(memory: M
         seen.add(info.attributes_version)
     with pytest.raises(VersionConflict):
         await memory.sessions.update("s1", tags=[], expected_version=first.attributes_version)
+
+
+STORED: dict[str, Any] = {"a": 1, "b": {"c": [1, None], "d": "x"}}
+SAME: dict[str, Any] = {"b": {"d": "x", "c": [1, None]}, "a": 1}
+CHANGED: list[dict[str, Any]] = [
+    {**STORED, "a": 1.0},
+    {**STORED, "a": True},
+    {**STORED, "a": "1"},
+    {"a": 1, "b": {"c": [None, 1], "d": "x"}},
+]
+
+
+async def test_the_order_of_keys_changes_no_entry_and_the_type_of_a_value_does(memory: Memory) -> None:
+    entry = await memory.write("text", scope=USER, key="k", metadata=STORED, data=STORED)
+    assert await memory.update(entry.id, metadata=SAME, data=SAME) == entry
+    for policy in ("update", "replace"):
+        written = await memory.write("text", scope=USER, key="k", metadata=SAME, data=SAME, if_exists=policy)
+        assert written.version == entry.version, policy
+    for value in CHANGED:
+        changed = await memory.update(entry.id, data=value)
+        assert changed.version != entry.version, value
+        entry = changed
+
+
+async def test_the_order_of_keys_changes_no_session_and_the_type_of_a_value_does(memory: Memory) -> None:
+    await memory.sessions.create("s1", metadata=STORED)
+    before = await memory.session("s1").info()
+    for value in (SAME, *CHANGED):
+        info = await memory.sessions.update("s1", metadata=value)
+        assert (info.attributes_version == before.attributes_version) is (value is SAME), value
+        before = info
+
+
+async def test_the_order_of_keys_changes_no_document_and_the_type_of_a_value_does(memory: Memory) -> None:
+    documents = memory.documents
+    before = await documents.put(USER, "k", STORED, metadata=STORED)
+    assert await documents.put(USER, "k", SAME, metadata=SAME) == before
+    assert await documents.put_many([DocumentPut(USER, "k", SAME, SAME)]) == [before]
+    for value in CHANGED:
+        for given in ((value, STORED), (value, value)):
+            after = await documents.put(USER, "k", given[0], metadata=given[1])
+            assert after.version != before.version, given
+            before = after
+
+
+async def test_a_held_task_is_saved_again_with_its_values_alone(memory: Memory) -> None:
+    await memory.sessions.create("s1")
+    tasks = memory.session("s1").tasks
+    await tasks.save("t1", title="Tea", metadata=STORED)
+    await memory.admin.legal_holds.add("lawsuit", scope="session:s1", reason="a lawsuit")
+    assert (await tasks.save("t1", title="Tea", metadata=SAME)).metadata == STORED
+    for value in CHANGED:
+        with pytest.raises(LegalHoldActive):
+            await tasks.save("t1", title="Tea", metadata=value)

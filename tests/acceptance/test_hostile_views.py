@@ -322,6 +322,7 @@ DRAWN: dict[str, Call] = {
     "tasks.delete": lambda v, d: v.session(d("session"), create=False).tasks.delete(d("task")),
     "runs.list": lambda v, d: v.session(d("session"), create=False).runs.list(),
     "documents.put": lambda v, d: v.documents.put(d("scope"), d("key"), {"drawn": 1}),
+    "documents.edit": lambda v, d: v.documents.edit(d("scope"), d("key"), lambda found: found is None),
     "documents.put new": lambda v, d: v.documents.put(d("scope"), d("key"), 1, if_exists="error"),
     "documents.put expected": lambda v, d: v.documents.put(
         d("scope"), d("key"), 1, expected_version=d("version")

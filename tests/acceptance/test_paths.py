@@ -23,7 +23,7 @@ from memory import (
     Subtree,
 )
 from tests.acceptance.conftest import keeping_bytes
-from tests.acceptance.support import HOUR, USER, Clock
+from tests.acceptance.support import HOUR, USER, Clock, watching
 
 config = keeping_bytes()
 
@@ -329,6 +329,20 @@ async def test_a_hold_on_a_path_holds_all_below_it(memory: Memory, form: str) ->
     assert (await memory.documents.get(deep, "key")) is not None
     await memory.admin.legal_holds.remove("case")
     assert int(await memory.admin.erase(Scope.path("teams").subtree())) == 1
+
+
+async def test_a_deletion_reads_the_holds_of_all_ancestors_at_once(plain: Memory) -> None:
+    counts = []
+    for depth in (2, 2, 16):  # the first one also reads what a new memory does not know
+        scope = Scope.path(*map(str, range(depth)))
+        entry = await plain.write("tea", scope=scope)
+        await plain.documents.put(scope, "k", 1)
+        await plain.admin.flush()
+        with watching(plain) as calls:
+            await plain.delete(entry.id)
+            await plain.documents.delete(scope, "k")
+        counts.append(sorted(calls))
+    assert counts[1] == counts[2]
 
 
 async def test_a_quota_under_a_path_counts_all_below_it(config: dict[str, Any], clock: Clock) -> None:

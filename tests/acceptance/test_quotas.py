@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory import ConfigError, Conflict, ExitedMessages, Memory, QuotaExceeded
+from memory import ConfigError, Conflict, DocumentPut, ExitedMessages, Memory, QuotaExceeded
 from tests.acceptance.support import ORG, USER, Clock, contents
 
 
@@ -69,6 +69,62 @@ async def test_an_edit_that_enlarges_an_entry_needs_room(config: dict[str, Any],
     async with Memory("memory://", clock=clock, embedder="none", **entries) as memory:
         made = await memory.write("x", scope=USER)
         assert (await memory.update(made.id, content="longer")).content == "longer"
+
+
+async def test_many_that_do_not_all_fit_say_what_is_stored(config: dict[str, Any], clock: Clock) -> None:
+    def drafts(*numbers: int, **more: Any) -> list[dict[str, Any]]:
+        return [{"content": f"tea {n}", "scope": USER, "key": f"k{n}", **more} for n in numbers]
+
+    async def refuse(memory: Memory, given: list[dict[str, Any]]) -> tuple[QuotaExceeded, list[str]]:
+        with pytest.raises(QuotaExceeded) as refused:
+            await memory.write_many(given)
+        return refused.value, [entry.key or "" for entry in refused.value.written.values()]
+
+    replacing = {"if_exists": "replace"}
+    async with Memory(config, clock=clock, embedder="none", **_quota()) as memory:
+        for given in (drafts(*range(13)), drafts(*range(13), **replacing)):
+            error, stored = await refuse(memory, given)
+            assert stored == []
+            assert not await memory.retrieve(USER)
+            assert "; nothing was written" in str(error)
+        mixed = [*drafts(*range(8)), *drafts(*range(8, 13), **replacing), *drafts(13)]
+        error, stored = await refuse(memory, mixed)
+        assert stored == [f"k{n}" for n in range(8)]
+        assert "; 8 of this call are stored, at the positions in `written`" in str(error)
+        # a key that comes again begins another part
+        error, stored = await refuse(memory, drafts(8, 9, 8, *range(10, 13), **replacing))
+        assert stored == ["k8", "k9", "k8"]
+        assert sorted(e.key or "" for e in await memory.retrieve(USER)) == [f"k{n}" for n in range(10)]
+        view = memory.restrict(role="writer")
+        error, stored = await refuse(view, drafts(10, 10, 11, 12, **replacing))
+        assert stored == ["k10", "k10"]
+        assert "; 2 of this call are stored" in str(error)
+    quota: dict[str, Any] = {"quotas": [{"name": "personal", "scope_kinds": ["user"], "bytes": 1_000}]}
+    async with Memory(config, clock=clock, embedder="none", **quota) as memory:
+        await memory.delete(scope=USER, key="k0")
+        _, stored = await refuse(
+            memory, [*drafts(1, content="x" * 2_000, **replacing), *drafts(20, **replacing)]
+        )
+        entries = {entry.key: entry.content for entry in await memory.retrieve(USER)}
+        assert entries["k1"] == "tea 1"
+        assert [key for key in stored if key not in entries] == []
+        assert ("k20" in entries) is ("k20" in stored)
+
+
+async def test_documents_of_several_scopes_say_what_is_stored(config: dict[str, Any], clock: Clock) -> None:
+    quota = {"name": "state", "scope_kinds": ["user"], "document_bytes": 1_000}
+    async with Memory(config, clock=clock, embedder="none", quotas=[quota]) as memory:
+        puts = [
+            DocumentPut(USER, "a", "x"),
+            DocumentPut(ORG, "b", "x" * 2_000),
+            DocumentPut(USER, "c", "x" * 2_000),
+        ]
+        with pytest.raises(QuotaExceeded, match="; nothing was written"):
+            await memory.documents.put_many(puts)
+        with pytest.raises(QuotaExceeded, match="; 2 of this call are stored") as refused:
+            await memory.documents.apply(puts, atomic=False)
+        assert {at: info.key for at, info in refused.value.written.items()} == {0: "a", 1: "b"}
+        assert [info.key for info in (await memory.documents.list(ORG)).documents] == ["b"]
 
 
 @pytest.mark.parametrize("then", ["refuse", "evict"])

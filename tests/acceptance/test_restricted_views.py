@@ -71,6 +71,7 @@ OUTSIDE: dict[str, Call] = {
     "expand": lambda m: m.relations.expand("x" * 36, scope=[BOB]),
     "graph": lambda m: m.relations.graph(BOB),
     "documents.put": lambda m: m.documents.put(BOB, "k", 1),
+    "documents.edit": lambda m: m.documents.edit(BOB, "k", lambda found: 1),
     "documents.list": lambda m: m.documents.list("path:teams/**"),
     "scopes": lambda m: m.scopes.list("path:teams/"),
     "commands": lambda m: m.commands.run("/mem entries", scope=BOB),

@@ -43,6 +43,14 @@ def blocking(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def with_blocking_half(kind: type[T]) -> type[T]:
+    """Give a class `name` for each async method `aname` that it defines itself."""
+    for name, member in list(vars(kind).items()):
+        if name[0] == "a" and (inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)):
+            setattr(kind, name[1:], blocking(member))
+    return kind
+
+
 class _Immediate:
     """A blocking memory, or a resource of it, whose methods are awaited."""
 
@@ -54,10 +62,20 @@ class _Immediate:
         if not callable(member):
             return _Immediate(member)
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return member(*args, **kwargs)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made = member(*args, **kwargs)
+            return _each(made) if isinstance(made, Iterator) else _result(made)
 
         return call
+
+
+async def _result(value: T) -> T:
+    return value
+
+
+async def _each(items: Iterator[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -37,3 +37,15 @@ def test_a_run_without_a_report_or_without_tests_is_not_good(tmp_path: Path) -> 
 
 def test_ci_runs_frameworks_that_exist() -> None:
     assert set(fitness.CI) <= set(fitness.list_frameworks())
+
+
+OTHERS = ("test_", "conftest", "suites", "measure", "upstream_plugin")
+"""How modules beside those of an adapter begin."""
+
+
+def test_a_module_of_an_adapter_has_at_most_250_lines() -> None:
+    """If one needs more, the memory lacks a call that it needs."""
+    modules = [one for one in fitness.FITNESS.glob("*/*.py") if not one.name.startswith(OTHERS)]
+    lines = {f"{one.parent.name}/{one.name}": len(one.read_text().splitlines()) for one in modules}
+    assert {name: count for name, count in lines.items() if count > 250} == {}
+    assert len(lines) > 11

@@ -28,6 +28,7 @@ NOT_SERVED = {
     "entries.iterate": "GET /v1/admin/export streams all entries",
     "relations.all": "GET /v1/admin/export streams all relations",
     "documents.iterate": "documents.list serves its pages",
+    "documents.edit": "a request carries no function; a put with If-Match tells who was faster",
     "admin.sweep": "POST /v1/admin/sweep has a budget, by memory.maintain",
     "admin.backup": "it writes a file of the server's machine: `memory backup`",
     "admin.reindex": "it takes long and needs another configuration: `memory reindex`",

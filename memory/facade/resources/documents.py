@@ -30,7 +30,7 @@ from memory.domain.document import (
     check_key,
     check_value,
 )
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite
+from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExceeded
 from memory.domain.filter_parsing import parse_filter
 from memory.domain.filters import Filter, is_empty
 from memory.domain.scope import Scope, Subtree
@@ -54,6 +54,8 @@ from memory.orchestrator.storage.requests import Request, RequestMark, partition
 LIST_LIMIT = 100
 MAX_KEYS = 1_000
 MAX_CURSOR_BYTES = 8 * 1024
+PAGE_GROWTH = 8
+"""How many times larger than the page before a page of `iterate` is, up to 1,000."""
 CHECKED_AT_ONCE = 64 * 1024
 """Characters of JSON that are checked on the event loop; longer values in a thread."""
 
@@ -171,7 +173,8 @@ class Documents:
         Raises:
             PartialWrite: Some puts conflict; all others are stored. The error names
                 them and holds the stored documents.
-            QuotaExceeded: The documents would exceed a quota of `document_bytes`.
+            QuotaExceeded: The documents would exceed a quota of `document_bytes`. None
+                is stored, unless others fill the quota meanwhile; see `written`.
             Unsupported: The store of tier `mid` cannot store groups of changes.
         """
         asked = [
@@ -190,10 +193,56 @@ class Documents:
             made = {n: one for n, one in enumerate(outcomes) if isinstance(one, DocumentInfo)}
             conflicts = {n: one for n, one in enumerate(outcomes) if isinstance(one, Conflict)}
             if conflicts:
-                raise PartialWrite(made, conflicts)
+                raise PartialWrite(made, conflicts, "puts")
             return list(made.values())
 
         return [info for info in await self._once(request, asked, put) if info is not None]
+
+    async def edit(
+        self, scope: Scope | str, key: str, change: Callable[[Document | None], Value]
+    ) -> DocumentInfo:
+        """Store what a function makes of the document under a key.
+
+            def count(found: Document | None) -> int:
+                return 1 if found is None else found.value + 1
+
+            await memory.documents.edit("user:ada", "visits", count)
+
+        If another writer stores the document meanwhile, the function is called again
+        with the newer one. So no change of either is lost. Metadata and expiry stay;
+        `refresh_on_read` counts the call as a read.
+
+        There is no `request_id`. For a call that may be repeated, let the function look
+        whether the document has its change already.
+
+        Args:
+            change: Gets the document, or None, and returns the new value as in `put`.
+                Another effect of it may happen more than once. If it raises an error,
+                nothing is stored.
+
+        Returns:
+            The document without its value.
+
+        Raises:
+            QuotaExceeded: The document would exceed a quota of `document_bytes`.
+            TooMuchContention: Other writers were faster until the deadline.
+            Unsupported: The store of tier `mid` cannot store groups of changes.
+        """
+        where, name = scope_of(scope).text, check_key(key)
+        if not callable(change):
+            raise InvalidInput(
+                "change", f"must be a function of the document, not {type(change).__name__}. See `put`"
+            )
+
+        async def make(found: Document | None) -> PutRequest:
+            asked = await _put_request(DocumentPut(where, name, change(found)))
+            if found is not None:
+                asked = dataclasses.replace(
+                    asked, metadata=found.metadata, lifetime=found.lifetime, expires_at=found.expires_at
+                )
+            return self._sign(asked)
+
+        return await self._access.engine.documents.edit(self._access.tenant, where, name, make)
 
     def _sign(self, put: PutRequest) -> PutRequest:
         """Return the put with the origin of this view in its metadata."""
@@ -377,7 +426,11 @@ class Documents:
             for number, one in enumerate(asked):
                 part = None if mark is None else mark.part(number)
                 if isinstance(one, PutRequest):
-                    made.append(await documents.put(tenant, one, part))
+                    try:
+                        made.append(await documents.put(tenant, one, part))
+                    except QuotaExceeded as full:
+                        stored = {n: info for n, info in enumerate(made) if info is not None}
+                        raise full.with_written(stored) from None
                 else:
                     await documents.delete(tenant, one, part)
                     made.append(None)
@@ -470,6 +523,8 @@ class Documents:
         reverse: bool = False,
         filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         values: bool = False,
+        at_first: int | None = None,
+        skip_damaged: bool = True,
     ) -> AsyncIterator[DocumentInfo]:
         """Iterate over documents of a scope or a subtree, in the order of `list`.
 
@@ -485,16 +540,35 @@ class Documents:
             reverse: As in `list`.
             filter: Only documents that pass it; as in `list`.
             values: Yield each `Document` with its value and metadata.
+            at_first: Read this many at first, 100 by default, then more with each page.
+                A small number suits a caller who stops early.
+            skip_damaged: With False, a document that cannot be read is an error, which
+                comes before the other documents of its page.
+
+        Raises:
+            CorruptRecord: A document cannot be read, and `skip_damaged` is False.
         """
         keys, passing, cursor = _key_range(prefix, start, stop), _filter_of(filter), None
+        size, skips = LIST_LIMIT, flag("skip_damaged", skip_damaged)
+        if at_first is not None and (size := validation.whole("at_first", at_first, least=1)) > MAX_KEYS:
+            raise InvalidInput("at_first", f"must be 1..{MAX_KEYS:,}, not {size:,}")
         while True:
             page = await self._page(
-                scope, keys, None, cursor, values=values, order=order, reverse=reverse, passing=passing
+                scope,
+                keys,
+                size,
+                cursor,
+                values=values,
+                order=order,
+                reverse=reverse,
+                passing=passing,
+                strict=not skips,
             )
             for document in page.documents:
                 yield document
             if (cursor := page.cursor) is None:
                 return
+            size = min(MAX_KEYS, PAGE_GROWTH * size)
 
     async def _page(
         self,
@@ -507,6 +581,7 @@ class Documents:
         order: DocumentOrder = "key",
         reverse: bool = False,
         passing: Filter | None = None,
+        strict: bool = False,
     ) -> DocumentPage:
         most = validation.whole_limit(limit, default=LIST_LIMIT)
         place = None if cursor is None else validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES)
@@ -520,6 +595,7 @@ class Documents:
             cursor=place,
             values=flag("values", values),
             passing=passing,
+            strict=strict,
         )
 
 

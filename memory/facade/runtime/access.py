@@ -20,6 +20,7 @@ from memory.domain.errors import (
     NotFound,
     NotOpen,
     PartialWrite,
+    QuotaExceeded,
     StoreError,
 )
 from memory.domain.filters import Filter
@@ -610,6 +611,9 @@ class Access:
             except PartialWrite as partial_write:
                 written |= {at + n: entry for n, entry in partial_write.written.items()}
                 conflicts |= {at + n: conflict for n, conflict in partial_write.conflicts.items()}
+            except QuotaExceeded as full:
+                stored = written | {at + n: entry for n, entry in full.written.items()}
+                raise full.with_written(stored) from None
             except (Conflict, InvalidInput) as refused:  # an entry to supersede is missing or already retired
                 if kind != "alone":
                     raise

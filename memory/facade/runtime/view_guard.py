@@ -82,7 +82,7 @@ _KINDS: Final = {
         Session.fork Session.pop Session.repair_tool_calls Session.replace Session.restore
         Session.resume Session.roll_back Session.stream Session.update
         Tasks.delete Tasks.replace_all Tasks.save Runs.delete Runs.save
-        Documents.apply Documents.delete Documents.delete_many Documents.put
+        Documents.apply Documents.delete Documents.delete_many Documents.edit Documents.put
         Documents.put_many
         Artifacts.delete Artifacts.put Admin.erase
     """,
@@ -223,6 +223,7 @@ class _Guard:
             await hide_outside(access, error.written)
             raise
         except QuotaExceeded as error:
+            await hide_outside(access, error.written)
             if _is_own_quota(view, error):
                 raise
             raise error.without_totals() from None

@@ -222,9 +222,15 @@ class Import:
         try:
             await self._write(stream, start)
         except QuotaExceeded as error:
-            more = {"imported": self._name, "so_far": self._written_so_far()}
             raise QuotaExceeded(
-                error.quota, error.where, error.measure, error.most, error.held, error.asked, **more
+                error.quota,
+                error.where,
+                error.measure,
+                error.most,
+                error.held,
+                error.asked,
+                imported=self._name,
+                so_far=self._written_so_far(),
             ) from error
         return self._report
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from memory.domain import ids
 from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, MemoryTiersError, NotFound, SessionOwnerMismatch
+from memory.domain.json_values import is_same_json
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
@@ -771,7 +772,7 @@ def _differing_fields(record: Record, draft: SessionDraft) -> Iterator[str]:
         yield "title"
     if draft.tags and set(draft.tags) != set(copy_json(record.fields.get("tags") or ())):
         yield "tags"
-    if draft.metadata and draft.metadata != copy_json(body.get("metadata") or {}):
+    if draft.metadata and not is_same_json(draft.metadata, body.get("metadata")):
         yield "metadata"
     if draft.expires_at is not None and expiry(draft.expires_at, record.created_at) != record.fields.get(
         "hidden_from"

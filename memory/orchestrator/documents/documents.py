@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -37,14 +37,16 @@ from memory.domain.errors import (
     CorruptRecord,
     InvalidInput,
     LegalHoldActive,
+    QuotaExceeded,
     StoreError,
     Unsupported,
     VersionConflict,
 )
 from memory.domain.filters import VALUE, Filter, names
+from memory.domain.json_values import is_same_json
 from memory.domain.scope import Scope, Subtree
 from memory.domain.time import micros, moment
-from memory.domain.versions import version_conflict, version_text
+from memory.domain.versions import check_expected, version_conflict, version_text
 from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
 from memory.orchestrator.entries.admission import Admission, NewEntry
 from memory.orchestrator.erasure.erasure import Erasure
@@ -156,11 +158,11 @@ class PutRequest:
             return False
         if (fields["form"], fields["size"]) != (self.value.form, self.value.size):
             return False
-        if json_of(record.body.get("metadata", {})) != json_of(dict(self.metadata)):
+        if not is_same_json(record.body.get("metadata", {}), self.metadata):
             return False
         if self.value.form == "bytes":
             return bool(fields["data"] == self.value.value)
-        return json_of(record.body["value"]) == json_of(self.value.value)
+        return is_same_json(record.body["value"], self.value.value)
 
     def stored_as(self, record: Record, version: int, updated_at: datetime) -> DocumentInfo:
         """Return the document that this put stored, also if it was replaced since."""
@@ -326,31 +328,38 @@ class Documents:
         cursor: str | None = None,
         values: bool = False,
         passing: Filter | None = None,
+        strict: bool = False,
     ) -> DocumentPage:
         """Return a page of documents in the order of their keys or of their last puts.
 
         With `values`, a page may end early, so that it holds few large values. With
         `passing`, it has only documents that pass this filter, and may end early too.
+
+        Raises:
+            CorruptRecord: With `strict`, a document cannot be read.
         """
         by = Order(_ORDERS[order], descending=reverse)
         if passing is not None:
             return await self._passing_page(
-                tenant, scope, keys, passing, limit=limit, by=by, cursor=cursor, values=values
+                tenant, scope, keys, passing, limit=limit, by=by, cursor=cursor, values=values, strict=strict
             )
         if not values:
             page = await self._page(self._query(tenant, scope, keys, limit, by, cursor))
-            return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, len(page.corrupt))
+            damaged = self._count_damaged(page, strict)
+            return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, damaged)
         found: list[DocumentInfo] = []
         damaged = size = 0
         while True:
             portion = min(limit - len(found), _READ_AT_ONCE)
             query = self._query(tenant, scope, keys, portion, by, cursor)
             page = await self._page(replace(query, select=None))
-            damaged += len(page.corrupt)
+            damaged += self._count_damaged(page, strict)
             for row in page.records:
                 try:
                     document = await self._document(row) if isinstance(row, Record) else None
                 except CorruptRecord:
+                    if strict:
+                        raise
                     damaged += 1
                     continue
                 if document is not None:
@@ -371,6 +380,7 @@ class Documents:
         by: Order,
         cursor: str | None,
         values: bool,
+        strict: bool,
     ) -> DocumentPage:
         """Return a page of documents that pass a filter. See `page`."""
         found: list[DocumentInfo] = []
@@ -379,7 +389,7 @@ class Documents:
         while True:
             query = self._query(tenant, scope, keys, _READ_AT_ONCE, by, cursor, passing)
             page = await self._page(replace(query, select=None))
-            damaged, cursor = damaged + len(page.corrupt), page.cursor
+            damaged, cursor = damaged + self._count_damaged(page, strict), page.cursor
             for row in page.records:
                 if not isinstance(row, Record):
                     continue
@@ -388,6 +398,8 @@ class Documents:
                     one = await self._passing_row(row, passing)
                     shown = None if one is None else await self._document(one) if values else info_of(one)
                 except CorruptRecord:
+                    if strict:
+                        raise
                     damaged, shown = damaged + 1, None
                 if shown is None:
                     continue
@@ -430,6 +442,12 @@ class Documents:
             row = newer
             await patience.wait()
         raise CorruptRecord(self._home.name, row.key.id, "a chunk of its value is missing")
+
+    def _count_damaged(self, page: Page, strict: bool) -> int:
+        """Count the documents of a page that cannot be read; with `strict`, raise."""
+        if strict and page.corrupt:
+            raise CorruptRecord(self._home.name, page.corrupt[0].id, "its row is damaged")
+        return len(page.corrupt)
 
     async def _page(self, query: Query) -> Page:
         return await self._placement.page("document.list", self._home, query)
@@ -552,6 +570,24 @@ class Documents:
                 (there,) = await self._read_rows([key])
                 known = getattr(there, "version", None)
 
+    async def edit(
+        self, tenant: str, scope: str, key: str, make: Callable[[Document | None], Awaitable[PutRequest]]
+    ) -> DocumentInfo:
+        """Put what is made of the stored document, and again if others put meanwhile.
+
+        Raises:
+            TooMuchContention: Others were faster until the deadline.
+        """
+        patience = RetryDeadline(self._placement, key_of(tenant, scope, key).id)
+        while True:
+            (found,) = await self.get(tenant, scope, [key])
+            expected = 0 if found is None else check_expected(found.version)
+            asked = replace(await make(found), expected=expected)
+            try:
+                return await self.put(tenant, asked)
+            except VersionConflict:
+                await patience.wait()
+
     async def put_many(
         self, tenant: str, puts: Sequence[PutRequest], requests: Sequence[RequestMark | None]
     ) -> list[DocumentInfo | Conflict]:
@@ -598,11 +634,29 @@ class Documents:
         await self._after(records, [None] * len(records))
         for number in range(len(puts)):
             if number not in done:
-                try:
-                    done[number] = await self.put(tenant, puts[number], requests[number])
-                except Conflict as refused:
-                    done[number] = refused
+                await self._put_alone(tenant, number, puts[number], requests[number], done)
         return [done[number] for number in range(len(puts))]
+
+    async def _put_alone(
+        self,
+        tenant: str,
+        number: int,
+        asked: PutRequest,
+        request: RequestMark | None,
+        done: dict[int, DocumentInfo | Conflict],
+    ) -> None:
+        """Make one of many puts, and add its outcome to those of the others.
+
+        Raises:
+            QuotaExceeded: Others filled the quota meanwhile.
+        """
+        try:
+            done[number] = await self.put(tenant, asked, request)
+        except Conflict as refused:
+            done[number] = refused
+        except QuotaExceeded as full:
+            stored = {n: one for n, one in sorted(done.items()) if isinstance(one, DocumentInfo)}
+            raise full.with_written(stored) from None
 
     async def restore(self, tenant: str, asked: PutRequest, *, revive: bool = False) -> Restored:
         """Put an exported document if nothing is stored under its key.
@@ -624,7 +678,9 @@ class Documents:
                 return await self.restore(tenant, asked, revive=revive)
             return "written"
         found, value = await self._document(live), asked.value
-        same = found is not None and (found.form, found.value) == (value.form, value.value)
+        if found is None or found.form != value.form:
+            return "refused"
+        same = found.value == value.value if found.form == "bytes" else is_same_json(found.value, value.value)
         return "there" if same else "refused"
 
     async def delete(self, tenant: str, asked: DeleteRequest, request: RequestMark | None = None) -> bool:

@@ -10,7 +10,14 @@ from typing import Literal, TypeAlias
 
 from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft, PartialDraft
-from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite, VersionConflict
+from memory.domain.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    PartialWrite,
+    QuotaExceeded,
+    VersionConflict,
+)
 from memory.domain.versions import version_conflict
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.entries import Entries
@@ -119,24 +126,37 @@ class Upserts:
 
         Returns:
             The result of each call, or the error that `upsert` raises for it.
+
+        Raises:
+            QuotaExceeded: There is no room. `written` has what was stored before.
         """
         outcomes: list[Upserted | Conflict | InvalidInput] = []
         for batch in _batches(tenant, calls, self._placement.settings.batch):
-            outcomes += await self._upsert_batch(tenant, batch)
+            done: dict[Key, Upserted] = {}
+            try:
+                outcomes += await self._upsert_batch(tenant, batch, done)
+            except QuotaExceeded as full:
+                all_so_far = enumerate([*outcomes, *(done.get(key) for key in batch)])
+                raise full.with_written(
+                    {at: one[0] for at, one in all_so_far if isinstance(one, tuple)}
+                ) from None
         return outcomes
 
     async def _upsert_batch(
-        self, tenant: str, batch: Mapping[Key, UpsertCall]
+        self, tenant: str, batch: Mapping[Key, UpsertCall], done: dict[Key, Upserted]
     ) -> list[Upserted | Conflict | InvalidInput]:
-        done: dict[Key, Upserted] = {}
+        """Make the calls of a batch. `done` gets each entry once it is stored."""
         refusals: dict[Key, Conflict | InvalidInput] = {}
         if len(batch) > 1:
             patience = {key: RetryDeadline(self._placement, key.id) for key in sorted(batch)}
             async with AsyncExitStack() as locks:
                 for key, until in patience.items():  # in one order, so that no two calls deadlock
                     await locks.enter_async_context(self._key_locks.take(ENTRIES, key, until))
-                done = await self._try_together(tenant, batch)
-            self._entries.on_written(tenant, [entry for entry, is_found in done.values() if not is_found])
+                try:
+                    await self._try_together(tenant, batch, done)
+                finally:
+                    new = [entry for entry, is_found in done.values() if not is_found]
+                    self._entries.on_written(tenant, new)
         for key, call in batch.items():
             if key not in done:
                 try:
@@ -145,9 +165,10 @@ class Upserts:
                     refusals[key] = refused
         return [refusals.get(key) or done[key] for key in batch]
 
-    async def _try_together(self, tenant: str, batch: Mapping[Key, UpsertCall]) -> dict[Key, Upserted]:
-        """Make the writes that need no second look. The others are left out."""
-        done: dict[Key, Upserted] = {}
+    async def _try_together(
+        self, tenant: str, batch: Mapping[Key, UpsertCall], done: dict[Key, Upserted]
+    ) -> None:
+        """Make the writes that need no second look, and add them to `done`."""
         located = await self._placement.locate_many(ENTRIES, list(batch))
         now, homes = self._placement.now(), dict[Key, tuple[Record, Store]]()
         absent: list[Key] = []
@@ -178,7 +199,6 @@ class Upserts:
             consistency = batch[pairs[0][0].key].consistency
             stored = await self._entries.replace_many(store, await self._embed(pairs), consistency)
             done |= {one.key: (entry_of(one), False) for one in stored if one is not None}
-        return done
 
     async def _visible_keys(
         self, tenant: str, batch: Mapping[Key, UpsertCall], records: Sequence[Record]

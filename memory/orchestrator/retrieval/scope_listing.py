@@ -16,6 +16,7 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.domain.scopes import ScopeInfo, ScopePage
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES
+from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
@@ -154,9 +155,12 @@ class ScopeDirectory:
         exact = [scope for scope, is_whole in batch if not is_whole]
         entries, documents = Counter[str](), Counter[str]()
         if exact:
-            for store in self._placement.topology.homes:
-                entries += await self._counts(store, ENTRIES, tenant, exact)
-            documents = await self._counts(self._placement.topology.archive, DOCUMENTS, tenant, exact)
+            topology = self._placement.topology
+            asked = [(topology.archive, DOCUMENTS), *((store, ENTRIES) for store in topology.homes)]
+            documents, *by_store = await each_at_once(
+                self._counts(store, collection, tenant, exact) for store, collection in asked
+            )
+            entries = sum(by_store, entries)
         for scope, is_whole in batch:
             if is_whole:
                 below = Under(tenant, (scope.text,))

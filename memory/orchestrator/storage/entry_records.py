@@ -30,6 +30,7 @@ from memory.domain.entry import (
     expiry,
 )
 from memory.domain.errors import InvalidInput
+from memory.domain.json_values import is_same_json
 from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
@@ -570,10 +571,10 @@ def has_values(record: Record, changes: Mapping[str, Any], *, version: int) -> b
 
 
 def _is_same(name: str, one: Any, other: Any) -> bool:
-    """Return whether a value is the same, in JSON also by type: 1 is not 1.0."""
+    """Return whether a value of an entry is the same."""
     if name not in _JSON:
         return bool(one == other)
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return is_same_json(one, other)
 
 
 def _pinned_body(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memory.domain import ids
+from memory.domain.json_values import is_same_json
 from memory.orchestrator.storage.collections import DERIVED_FROM
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.session_keys import scope_of
@@ -237,10 +238,14 @@ def still_says(now: Record, then: Record) -> bool:
     if now.version == then.version:
         return True
     kept = all(shown_texts(now).get(name) == shown_texts(then).get(name) for name in ("title", "content"))
-    kept = kept and now.body.get("data") == then.body.get("data")
+    kept = kept and is_same_json(now.body.get("data"), then.body.get("data"))
     tags = set(_list_field(then, "tags")) <= set(_list_field(now, "tags"))
     before, after = _metadata(then), _metadata(now)
-    return kept and tags and all(name in after and after[name] == value for name, value in before.items())
+    return (
+        kept
+        and tags
+        and all(name in after and is_same_json(after[name], value) for name, value in before.items())
+    )
 
 
 def _list_field(record: Record, name: str) -> Sequence[str]:

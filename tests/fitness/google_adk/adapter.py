@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from functools import partial
 from typing import Any
 
 from google.adk.errors import StaleSessionError
@@ -21,7 +22,7 @@ from google.adk.sessions.base_session_service import (
     ListSessionsResponse,
 )
 
-from memory import ABSENT, Conflict, Memory, Message, NotFound, VersionConflict
+from memory import ABSENT, Conflict, Document, Memory, Message, NotFound, VersionConflict
 from memory.formats import export_messages
 from tests.fitness.google_adk.state import (
     NEWEST,
@@ -218,15 +219,12 @@ class MemorySessionService(BaseSessionService):
     async def _share(self, app_name: str, user_id: str, users: dict[str, Any], apps: dict[str, Any]) -> None:
         """Merge changes into the state of the user and into the state of the app."""
         for (scope, key), delta in zip(shared_places(app_name, user_id), (users, apps), strict=True):
-            while delta:
-                found = await self._memory.documents.get(scope, key)
-                merged = {**({} if found is None else found.value), **delta}
-                version = ABSENT if found is None else found.version
-                try:
-                    await self._memory.documents.put(scope, key, merged, expected_version=version)
-                    break
-                except VersionConflict:
-                    continue
+            if delta:
+                await self._memory.documents.edit(scope, key, partial(_merged, delta))
+
+
+def _merged(delta: dict[str, Any], found: Document | None) -> dict[str, Any]:
+    return {**(found.value if found else {}), **delta}
 
 
 async def _version_of(handle: Any, session: Session) -> str:

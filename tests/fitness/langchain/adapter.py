@@ -72,15 +72,8 @@ class MemoryByteStore(ByteStore):
 
     async def ayield_keys(self, *, prefix: str | None = None) -> AsyncIterator[str]:
         """Yield the keys that begin with a prefix, ordered by code point."""
-        cursor: str | None = None
-        while True:
-            page = await self._memory.documents.list(
-                self._scope, prefix=prefix or "", limit=READ_AT_ONCE, cursor=cursor
-            )
-            for document in page.documents:
-                yield document.key
-            if (cursor := page.cursor) is None:
-                return
+        async for document in self._memory.documents.iterate(self._scope, prefix=prefix or ""):
+            yield document.key
 
     mget = blocking(amget)
     mset = blocking(amset)

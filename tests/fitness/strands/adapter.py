@@ -12,7 +12,7 @@ from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage
 
-from memory import BlockingMemory, Conflict, Document, Memory, Scope, VersionConflict
+from memory import BlockingMemory, Conflict, Document, Memory, Scope
 
 PAGE = 1_000
 NUMBER_DIGITS = 12
@@ -185,16 +185,13 @@ class MemorySessionRepository(SessionRepository):
         return found
 
     def _update(self, key: str, changed: SessionAgent | SessionMessage, name: str) -> None:
-        while True:
-            found = self._require(key, name)
+        def replace(found: Document | None) -> bytes:
+            if found is None:
+                raise SessionException(f"{name} does not exist")
             changed.created_at = _unpacked(found)["created_at"]
-            try:
-                self._documents.put(
-                    self._scope, key, _packed(changed.to_dict()), expected_version=found.version
-                )
-                return
-            except VersionConflict:
-                continue
+            return _packed(changed.to_dict())
+
+        self._documents.edit(self._scope, key, replace)
 
     def _key_after(self, prefix: str, count: int) -> str | None:
         """Return the key after the first `count` keys; None if there is none."""

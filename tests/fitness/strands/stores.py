@@ -23,7 +23,6 @@ from strands.types.exceptions import StorageError
 
 from memory import Conflict, FoundEntry, Memory, MemoryTiersError, Scope
 
-PAGE = 1_000
 RESULTS = 10
 
 
@@ -61,14 +60,8 @@ class MemoryStorage(Storage):
 
     async def list(self, query: str) -> builtins.list[str]:
         """Return the keys that begin with a prefix, in order."""
-        keys: builtins.list[str] = []
-        cursor: str | None = None
         with _storage_errors():
-            while True:
-                page = await self._documents.list(self._scope, prefix=query, limit=PAGE, cursor=cursor)
-                keys += [document.key for document in page.documents]
-                if (cursor := page.cursor) is None:
-                    return keys
+            return [document.key async for document in self._documents.iterate(self._scope, prefix=query)]
 
     def namespace(self, prefix: str) -> Storage:
         """Return a view that puts a prefix before all keys."""

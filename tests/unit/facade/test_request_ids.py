@@ -49,6 +49,7 @@ READS = {
 WITHOUT = {
     "Memory.close": "ends the use of a memory",
     "Memory.maintain": "does work that is due, and again only what is due then",
+    "documents.edit": "its function sees in the document whether an earlier attempt was stored",
     "short_ids.of": "an entry keeps its short id",
     "admin.backup": "writes a file that must not exist",
     "admin.embed_messages": "adds what is missing",

@@ -26,7 +26,7 @@ SURFACE = {
     "short_ids": "of resolve resolve_many",
     "sessions": "create delegation delete end get list runs update",
     "scratchpads": "append clear read",
-    "documents": "apply delete delete_many find get get_many iterate list put put_many",
+    "documents": "apply delete delete_many edit find get get_many iterate list put put_many",
     "scopes": "list",
     "artifacts": "delete get list put read stream",
     "commands": "run schema",

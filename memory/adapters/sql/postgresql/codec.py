@@ -69,8 +69,10 @@ def index_columns(partition: int, words: bytes) -> tuple[int, str, str]:
     return lexical.length(words), json_of(counts), " ".join(lexemes)
 
 
-def lexeme(partition: int, stem: str) -> str:
-    return f"{_prefix(partition)}{_plain(lexical.token(stem))}"
+def any_lexeme(partitions: Sequence[int], stem: str) -> str:
+    """Return a query for a word in any of these partitions."""
+    plain = _plain(lexical.token(stem))
+    return "|".join([f"{_prefix(partition)}{plain}" for partition in partitions])
 
 
 def _prefix(partition: int) -> str:

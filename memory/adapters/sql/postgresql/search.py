@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import TSQUERY, array
 
 from memory.adapters.sql.conditions import SqlCondition
-from memory.adapters.sql.postgresql.codec import escape, lexeme, unescape
+from memory.adapters.sql.postgresql.codec import any_lexeme, escape, unescape
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.partitions import PgDirectory
@@ -34,6 +34,8 @@ from memory.ports.record import Key, Role
 from memory.ports.text import query_words
 from memory.ports.vector_scan import exact_cosines
 
+LOOKED_UP_AT_ONCE = 32
+"""In how many partitions a word is looked up by one scan of the index."""
 RECORDS = frozenset({RowType.RECORD})
 
 
@@ -244,14 +246,18 @@ def postings(table: PgTable, sought: SearchSpec) -> Question:
             if len(tokens) * len(sought.numbers) <= table.thresholds.lexemes_asked
             else "gone through"
         )
-        pairs = [
-            (number, stem)
-            for stem in range(len(tokens))
-            for number in (sought.numbers if way == "indexed" else (0,))
-        ]
+        parts: Sequence[Sequence[int]] = ((),)
+        if way == "indexed":
+            parts = [
+                sought.numbers[at : at + LOOKED_UP_AT_ONCE]
+                for at in range(0, len(sought.numbers), LOOKED_UP_AT_ONCE)
+            ]
+        pairs = [(numbers, stem) for stem in range(len(tokens)) for numbers in parts]
         values += ([stem for _, stem in pairs], [tokens[stem] for _, stem in pairs])
         values += (
-            ([lexeme(number, sought.stems[stem]) for number, stem in pairs],) if way == "indexed" else ()
+            ([any_lexeme(numbers, sought.stems[stem]) for numbers, stem in pairs],)
+            if way == "indexed"
+            else ()
         )
     if sought.near is not None:
         values += (len(sought.near), sought.near, sought.nearest)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from memory.domain import ids
+from memory.domain.json_values import is_same_json
 from memory.domain.provenance import replaced_metadata, signed_metadata, writers_in
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
@@ -242,4 +243,4 @@ def loses(stored: Any, given: Any) -> bool:
     """
     if isinstance(stored, Mapping) and writers_in(given or {}):
         stored, given = signed_metadata(stored, ()), signed_metadata(given, ())
-    return bool(stored) and stored != given
+    return bool(stored) and not is_same_json(stored, given)

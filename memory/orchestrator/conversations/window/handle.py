@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.domain.errors import InvalidInput, MemoryTiersError, NotFound
+from memory.domain.json_values import is_same_json
 from memory.domain.message import SYSTEM, Message
 from memory.domain.session import SessionInfo
 from memory.domain.validation import LARGE_TEXT_BYTES
@@ -46,7 +47,6 @@ from memory.orchestrator.storage.requests import (
     was_made_by,
 )
 from memory.ports.record import FieldValue, JsonValue, Record
-from memory.ports.rows import json_of
 from memory.ports.tokens import TokenCounter
 
 log = logging.getLogger(__name__)
@@ -269,12 +269,17 @@ class Handle:
             self._record = record
             return info_of(record, seen.state, self._log.gaps)
         system_message = (await next_attributes(record)).get("system", record.body.get("system"))
-        if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
-            await self._sessions.refuse_change(self._log.life)
         stated = {**changes, "system": system_message}
-        if any(
-            json_of(record.body.get(name) or None) != json_of(value or None) for name, value in stated.items()
-        ) or any((record.fields.get(name) or None) != (value or None) for name, value in told.items()):
+        differing = {
+            name
+            for name, value in stated.items()
+            if not is_same_json(record.body.get(name) or None, value or None)
+        }
+        if any(record.body.get(name) for name in differing & changes.keys()):
+            await self._sessions.refuse_change(self._log.life)
+        if differing or any(
+            (record.fields.get(name) or None) != (value or None) for name, value in told.items()
+        ):
             record = await self._sessions.follow(
                 record, seen.state, self._placement.now(), told, compute=next_attributes, **changes
             )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.adapters.sql.codec import Codec
-from memory.adapters.sql.postgresql.codec import TYPES, escape, index_columns, lexeme, unescape
+from memory.adapters.sql.postgresql.codec import TYPES, any_lexeme, escape, index_columns, unescape
 from memory.ports import lexical
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, record
@@ -43,7 +43,7 @@ def test_a_row_comes_back_from_its_columns_as_it_was(text: str, tags: list[str])
 @given(st.text(max_size=300))
 def test_a_lexeme_is_plain_letters_and_digits_and_short(text: str) -> None:
     for stem in words(text):
-        made = lexeme(12, stem)
+        made = any_lexeme([12], stem)
         assert made.isascii()
         assert made.isalnum()
         assert made.startswith("p12")
@@ -54,5 +54,5 @@ def test_words_are_counted_beside_their_lexemes() -> None:
     packed = lexical.index(SAMPLES, {"title": "lantern", "content": "lantern lantern Wörter"})
     total, counts, lexemes = index_columns(3, packed)
     assert total == 4
-    assert lexemes.split() == ["p3xlantern", lexeme(3, "worter")]
+    assert lexemes.split() == ["p3xlantern", any_lexeme([3], "worter")]
     assert json.loads(counts) == lexical.packed_counts(packed)
