@@ -35,11 +35,11 @@ class _LingeringTransport:
     def close(self) -> None:
         if self._protocol.is_receiving():
             self._protocol.linger()
-        elif not self._protocol.lingers:
+        elif not self._protocol.is_lingering:
             self._transport.close()
 
     def is_closing(self) -> bool:
-        return self._protocol.lingers or self._transport.is_closing()
+        return self._protocol.is_lingering or self._transport.is_closing()
 
 
 class PatientProtocol(H11Protocol):
@@ -50,7 +50,7 @@ class PatientProtocol(H11Protocol):
     """Seconds without data, and in all, after which a refused client is cut off."""
     most_discarded = 1 << 30
     """Bytes of a refused body after which its client is cut off."""
-    lingers = False
+    is_lingering = False
     """Whether the answer was sent, and what still comes is discarded."""
     _timer: asyncio.TimerHandle | None = None
     _end_of_linger: asyncio.TimerHandle | None = None
@@ -63,7 +63,7 @@ class PatientProtocol(H11Protocol):
         self._await_header()
 
     def data_received(self, data: bytes) -> None:
-        if self.lingers:
+        if self.is_lingering:
             self._discard(data)
             return
         before = self.cycle
@@ -95,7 +95,7 @@ class PatientProtocol(H11Protocol):
     def shutdown(self) -> None:
         """Close at a stop of the server, at once if the client was refused."""
         super().shutdown()
-        if self.lingers:
+        if self.is_lingering:
             self._socket.close()
 
     def send_400_response(self, msg: str) -> None:
@@ -103,11 +103,11 @@ class PatientProtocol(H11Protocol):
 
     def is_receiving(self) -> bool:
         """Return whether the client may still be sending a body that nobody reads."""
-        return not self.lingers and self.conn.their_state is h11.SEND_BODY
+        return not self.is_lingering and self.conn.their_state is h11.SEND_BODY
 
     def linger(self) -> None:
         """End this side of the connection, and discard what the client still sends."""
-        self.lingers = True
+        self.is_lingering = True
         self._stop_timer()
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
