@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 
 from memory.domain.versions import version_text
+from tests.server.api import Api
 from tests.server.support import ENTRIES, Client
 
-pytestmark = pytest.mark.backend("sqlite")
+pytestmark = pytest.mark.backend("in_memory")
+ADA = {"scope": "user:ada"}
 DOCUMENT, SESSION, OTHER = "/v1/documents/item?scope=user:ada&key=k", "/v1/sessions/trip", version_text(7)
 
 
+@pytest.fixture
+def client(api: Api) -> Client:
+    """An operator of the application that all tests share."""
+    return api.client("operator")
+
+
 async def test_versions_are_etags_and_preconditions(client: Client) -> None:
-    answer = await client.answer("POST", ENTRIES, json={"content": "one", "key": "tea"})
+    answer = await client.answer("POST", ENTRIES, json={**ADA, "content": "one", "key": "tea"})
     one, tag = answer.headers["location"], answer.headers["etag"]
     same = await client.answer("GET", one, headers={"If-None-Match": f'"x", {tag}'})
     assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
@@ -26,10 +34,10 @@ async def test_versions_are_etags_and_preconditions(client: Client) -> None:
         lost = await client.call(method, one, 412, headers={"If-Match": tag}, **given)
         assert lost["code"] == "version_conflict"
     await client.refused("PATCH", one, json={"title": "U"}, headers={"If-Match": "x"})
-    new = {"content": "two", "key": "tea"}
+    new = {**ADA, "content": "two", "key": "tea"}
     await client.call("POST", ENTRIES, 412, json=new, headers={"If-None-Match": "*"})
     await client.call("DELETE", one, headers={"If-Match": changed.headers["etag"]})
-    fresh = {"content": "two", "key": "coffee"}
+    fresh = {**ADA, "content": "two", "key": "coffee"}
     await client.call("POST", ENTRIES, 201, json=fresh, headers={"If-None-Match": "*"})
 
 
@@ -47,12 +55,12 @@ async def test_no_call_ignores_a_condition(client: Client) -> None:
 
 
 async def test_a_wrong_condition_is_named_as_it_was_sent(client: Client) -> None:
-    one = (await client.answer("POST", ENTRIES, json={"content": "one"})).headers["location"]
+    one = (await client.answer("POST", ENTRIES, json={**ADA, "content": "one"})).headers["location"]
     for header, method, path, given in (
         ("If-Match", "PATCH", one, {"title": "T"}),
         ("If-Match", "PATCH", "/v1/sessions/trip", {"title": "T"}),
-        ("If-Match", "POST", ENTRIES, {"content": "x"}),
-        ("If-None-Match", "POST", ENTRIES, {"content": "x"}),
+        ("If-Match", "POST", ENTRIES, {**ADA, "content": "x"}),
+        ("If-None-Match", "POST", ENTRIES, {**ADA, "content": "x"}),
     ):
         for value in ("*",) if method == "POST" else ("abc", '"abc', '"a" "b"', '*, "a"', "W/*", ","):
             refused = await client.refused(method, path, json=given, headers={header: value})

@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 
-from memory.facade.memory import Memory
+from tests.server.api import Api
 from tests.server.support import ENTRIES, RELATIONS, Client
 
-pytestmark = pytest.mark.backend("sqlite")
+pytestmark = pytest.mark.backend("in_memory")
 SESSION, ADMIN = "/v1/sessions/trip", "/v1/admin"
 FILE = "/v1/memory/artifacts?session_id=trip&path=a.txt"
+ADA = {"scope": "user:ada"}
 LINK = {"source_id": "{tea}", "target_id": "{cup}"}
 SUMMARY = {"summary": "They spoke.", "last_id": "m2", "keep_last": 1}
 HELLO = [{"role": "user", "content": "hello"}]
 
 BODIES: tuple[tuple[str, str, Any, Any], ...] = (
-    ("POST", ENTRIES, {"content": "one"}, {"content": "two"}),
-    ("POST", f"{ENTRIES}/batch", {"entries": [{"content": "one"}]}, {"entries": [{"content": "two"}]}),
+    ("POST", ENTRIES, {**ADA, "content": "one"}, {**ADA, "content": "two"}),
+    ("POST", f"{ENTRIES}/batch", {"entries": [{**ADA, "content": "one"}]},
+     {"entries": [{**ADA, "content": "two"}]}),
     ("POST", f"{ENTRIES}/delete", {"filter": {"metadata.a": 1}}, {"filter": {"metadata.a": 2}}),
     ("PATCH", f"{ENTRIES}/{{tea}}", {"title": "one"}, {"title": "two"}),
     ("POST", RELATIONS, {**LINK, "relation": "supports"}, {**LINK, "relation": "contradicts"}),
@@ -60,7 +62,7 @@ BODIES: tuple[tuple[str, str, Any, Any], ...] = (
      {"changes": [{"op": "delete", "scope": "user:ada", "key": "p"}]}),
     ("POST", "/v1/documents/delete", {"scope": "user:ada", "prefix": "p"},
      {"scope": "user:ada", "prefix": "q"}),
-    ("POST", "/v1/commands", {"text": "/mem scratchpad one"}, {"text": "/mem scratchpad two"}),
+    ("POST", "/v1/commands", {**ADA, "text": "/mem entries"}, {**ADA, "text": "/mem scratchpad"}),
     ("POST", f"{ADMIN}/legal-holds", {"name": "case", "user": "zoe", "reason": "one"},
      {"name": "case", "user": "zoe", "reason": "two"}),
     ("POST", f"{ADMIN}/blocked-sources", {"source": "web:a", "reason": "one"},
@@ -84,6 +86,12 @@ def filled(value: Any, ids: dict[str, Any]) -> Any:
 
 
 @pytest.fixture
+def client(api: Api) -> Client:
+    """An operator of the application that all tests share."""
+    return api.client("operator")
+
+
+@pytest.fixture
 async def ids(client: Client) -> dict[str, Any]:
     """The ids of what the requests are about."""
     tea, cup = [(await client.write(text))["id"] for text in ("tea", "cup")]
@@ -97,10 +105,10 @@ async def ids(client: Client) -> dict[str, Any]:
 
 async def test_an_idempotency_key_makes_a_write_repeatable(client: Client) -> None:
     key = {"Idempotency-Key": "order-7"}
-    first = await client.call("POST", ENTRIES, 201, json={"content": "once"}, headers=key)
-    again = await client.call("POST", ENTRIES, 201, json={"content": "once"}, headers=key)
+    first = await client.call("POST", ENTRIES, 201, json={**ADA, "content": "once"}, headers=key)
+    again = await client.call("POST", ENTRIES, 201, json={**ADA, "content": "once"}, headers=key)
     assert again == first
-    other = await client.call("POST", ENTRIES, 422, json={"content": "twice"}, headers=key)
+    other = await client.call("POST", ENTRIES, 422, json={**ADA, "content": "twice"}, headers=key)
     assert other["code"] == "request_id_reused"
     assert len((await client.call("GET", ENTRIES))["entries"]) == 1
     one = f"{ENTRIES}/{first['id']}"
@@ -108,14 +116,16 @@ async def test_an_idempotency_key_makes_a_write_repeatable(client: Client) -> No
         await client.call("POST", f"{one}/invalidate", headers={"Idempotency-Key": "end"})
     for wrong in ("", "x" * 129):
         assert await client.refused(
-            "POST", ENTRIES, json={"content": "x"}, headers={"Idempotency-Key": wrong}
+            "POST", ENTRIES, json={**ADA, "content": "x"}, headers={"Idempotency-Key": wrong}
         )
 
 
 async def test_a_repeat_beside_the_first_is_refused_and_stores_nothing_twice(client: Client) -> None:
     async def write() -> int:
         headers = {"Idempotency-Key": "same"}
-        return (await client.answer("POST", ENTRIES, json={"content": "once"}, headers=headers)).status_code
+        return (
+            await client.answer("POST", ENTRIES, json={**ADA, "content": "once"}, headers=headers)
+        ).status_code
 
     statuses = await asyncio.gather(*(write() for _ in range(8)))
     assert set(statuses) <= {201, 409}
@@ -152,7 +162,10 @@ async def test_every_request_that_can_be_repeated_is_tried(client: Client) -> No
 
 
 async def test_a_repeat_may_have_its_fields_in_another_order(client: Client) -> None:
-    sent = [b'{"content": "one", "title": "A"}', b'{"title":"A","content":"one"}']
+    sent = [
+        b'{"content": "one", "title": "A", "scope": "user:ada"}',
+        b'{"scope":"user:ada","title":"A","content":"one"}',
+    ]
     headers = {"Content-Type": "application/json", "Idempotency-Key": "k"}
     first, again = [await client.call("POST", ENTRIES, 201, content=one, headers=headers) for one in sent]
     assert first == again
@@ -172,17 +185,17 @@ async def test_a_file_is_stored_once_and_another_one_refused(
 
 
 async def test_a_repeat_by_a_number_finds_what_was_deleted_since(
-    client: Client, memory: Memory, ids: dict[str, Any]
+    api: Api, client: Client, ids: dict[str, Any]
 ) -> None:
     headers = {"Content-Type": "application/octet-stream"}
     file = await client.call("PUT", FILE, 201, content=b"x", headers=headers)
-    numbers = await memory.short_ids.of([ids["tea"], ids["cup"]])
-    of_file = (await memory.short_ids.of([file["id"]], kind="artifact"))[file["id"]]
+    numbers = await api.memory.short_ids.of([ids["tea"], ids["cup"]])
+    of_file = (await api.memory.short_ids.of([file["id"]], kind="artifact"))[file["id"]]
     tea, cup = numbers[ids["tea"]], numbers[ids["cup"]]
     link = {"source_id": tea, "target_id": cup, "relation": "supports"}
     requests: list[tuple[str, str, Any]] = [
         ("POST", RELATIONS, link),
-        ("POST", ENTRIES, {"content": "new", "artifact_id": of_file}),
+        ("POST", ENTRIES, {**ADA, "content": "new", "artifact_id": of_file}),
         ("POST", f"{ENTRIES}/{cup}/invalidate", {}),
         ("DELETE", f"{ENTRIES}/%23{tea}", None),
         ("DELETE", f"/v1/memory/artifacts/{of_file}", None),
