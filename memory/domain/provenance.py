@@ -96,16 +96,21 @@ def origin(kind: str, name: str) -> str:
     return f"{kind}:{name}"
 
 
+def names_server_caller(one: str) -> bool:
+    """Return whether an origin is a server's caller, such as `source:key:3kTMd9Xq`."""
+    kind, name = parts_of(one)
+    return kind == "source" and name.strip().startswith(SERVER_SOURCES)
+
+
 def refuse_server_sources(source: object, origins: Iterable[str]) -> None:
     """Raise `InvalidInput` if a caller's provenance claims to come from a server."""
     for name, given in (("source", [origin("source", str(source))]), ("origins", origins)):
         for one in given:
-            kind, claimed = parts_of(one)
-            if kind == "source" and claimed.strip().startswith(SERVER_SOURCES):
+            if names_server_caller(one):
                 raise InvalidInput(
                     name,
-                    f"{claimed[:80]!r} names a caller of a server, which only the server notes. Use a source"
-                    f" that does not begin with {' or '.join(SERVER_SOURCES)}",
+                    f"{parts_of(one)[1][:80]!r} names a caller of a server, which only the server notes."
+                    f" Use a source that does not begin with {' or '.join(SERVER_SOURCES)}",
                 )
 
 

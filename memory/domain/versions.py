@@ -39,6 +39,11 @@ def stored_version(version: str) -> int:
     return int(version, 16)
 
 
+def is_version(text: str) -> bool:
+    """Return whether a text has the form of a version."""
+    return bool(_VERSION.fullmatch(text)) and 1 <= int(text, 16) < 2**63
+
+
 def check_version(field: str, value: object) -> int:
     """Convert the text of a version to the stored version.
 
@@ -49,7 +54,7 @@ def check_version(field: str, value: object) -> int:
         raise InvalidInput(
             field, f"must be the version of an entry or document, a text, not {type(value).__name__}"
         )
-    if not _VERSION.fullmatch(value) or not 1 <= int(value, 16) < 2**63:
+    if not is_version(value):
         raise InvalidInput(
             field, f"{value[:40]!r} is no version. Pass the `version` of what you read, unchanged"
         )

@@ -143,8 +143,15 @@ class Operation:
         return _PATH_NAME.findall(self.path)
 
 
+_READERS: Final[dict[str, Operation]] = {}
+"""The operations that return a record with its ETag, by their paths."""
+_NAMES: Final = ("session_id", "scope", "key", *_WHO)
+"""The arguments that name such a record."""
+
+
 def add_operations(router: APIRouter, operations: tuple[Operation, ...]) -> None:
     """Add the route of each operation to a router."""
+    _READERS.update({one.path: one for one in operations if one.method == "GET" and one.etag is not None})
     for operation in operations:
         route = _Route(operation)
         router.add_api_route(
@@ -278,15 +285,15 @@ class _Route:
             values["cursor"] = inner_cursor(caller, values["cursor"])
         if "request_id" in self._parameters and idempotency_key is not None:
             values["request_id"] = request_id_of(caller, idempotency_key)
+        if wait_of(prefer) is not None:
+            values.setdefault("consistency", "replicated")
+        await _resolve_ids(caller, operation, values)
         if "expected_version" in self._parameters:
-            expected = expected_version(if_match)
+            expected = await self._expected_version(caller, values, if_match)
             if expected is None and operation.method != "GET":
                 expected = expects_absence(if_none_match)
             if expected is not None:
                 values["expected_version"] = expected
-        if wait_of(prefer) is not None:
-            values.setdefault("consistency", "replicated")
-        await _resolve_ids(caller, operation, values)
         documents = [*values.get("changes", ()), *values.get("puts", ())]
         named = [(name, getattr(one, name)) for one in documents for name in ("scope", "key")]
         request.scope["audit_targets"] = [*targets_of(values), *named]
@@ -307,6 +314,20 @@ class _Route:
             creates=operation.creates,
         )
         return await self._response(request, caller, asked, result, if_none_match)
+
+    async def _expected_version(self, caller: Caller, values: Values, if_match: str | None) -> Any:
+        operation = self._operation
+
+        async def read() -> str | None:
+            reader = _READERS[operation.path]
+            named = {name: values[name] for name in _NAMES if name in values}
+            found = await call_facade(
+                caller.memory, reader.call, named, renames={}, handle=reader.handle, creates=False
+            )
+            return None if found is None else str(getattr(found, str(reader.etag)))
+
+        creates = "ABSENT" in str(self._hints["expected_version"]) and operation.method == "PUT"
+        return await expected_version(if_match, read, values.get("request_id"), creates=creates)
 
     async def _response(
         self, request: Request, caller: Caller, asked: Values, result: Any, if_none_match: str | None
@@ -337,11 +358,12 @@ class _Route:
 
 async def _resolve_ids(caller: Caller, operation: Operation, values: Values) -> None:
     """Replace the short ids of entries by full ones."""
+    request = values.get("request_id")
     if "entry_id" in operation.path_names:
-        values["entry_id"] = await full_id(caller, values["entry_id"])
+        values["entry_id"] = await full_id(caller, values["entry_id"], request_id=request)
     for at, one in enumerate(values.get("entry_ids") or ()):
         with suppress(Problem):  # the call says what is missing
-            values["entry_ids"][at] = await full_id(caller, one)
+            values["entry_ids"][at] = await full_id(caller, one, request_id=request)
 
 
 def require_whole_tenant(caller: Caller) -> None:

@@ -92,7 +92,7 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     if isinstance(error, RequestValidationError):
         error = _of_validation(error)
     if isinstance(error, Problem):
-        return _render(
+        return render(
             error.status_code,
             error.code,
             str(error.detail),
@@ -123,7 +123,7 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
         else []
     )
     if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _render(status, code_of(error), str(error), errors, headers, details)
+        return render(status, code_of(error), str(error), errors, headers, details)
     instance = f"urn:uuid:{uuid.uuid4()}"
     if rule.retryable:  # an outage refuses many requests, and a line tells of each
         log.error("%s: %s: %s", instance, code_of(error), error)
@@ -134,7 +134,7 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
         if code_of(error) in ("internal", "file")
         else f"{HTTPStatus(status).phrase}; the server's log has more under this instance"
     )
-    return _render(status, code_of(error), text, (), headers, {"instance": instance})
+    return render(status, code_of(error), text, (), headers, {"instance": instance})
 
 
 def _with_header_name(error: InvalidInput, request: Request) -> InvalidInput:
@@ -182,7 +182,7 @@ def _of_router(error: HTTPException, request: Request | None) -> Response:
         headers["Allow"] = ", ".join(_methods_of(request))
         method = "HEAD" if request.scope.get("is_head") else request.method[:20]
         texts[status] = f"this path has {headers['Allow']}, and not {method}"
-    return _render(status, codes.get(status, "http"), texts.get(status, str(error.detail)), (), headers, {})
+    return render(status, codes.get(status, "http"), texts.get(status, str(error.detail)), (), headers)
 
 
 def _methods_of(request: Request) -> list[str]:
@@ -197,14 +197,15 @@ def _methods_of(request: Request) -> list[str]:
     ]
 
 
-def _render(
+def render(
     status: int,
     code: str,
     text: str,
-    errors: Sequence[tuple[str, str]],
-    headers: Mapping[str, str],
-    details: Mapping[str, Any],
+    errors: Sequence[tuple[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> Response:
+    """Return the response of a problem document."""
     document = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -213,10 +214,10 @@ def _render(
         "error": text,
         "code": code,
         "errors": [{"field": field, "message": message} for field, message in errors],
-        **details,
+        **(details or {}),
     }
     body = json.dumps(document, default=str).encode()
-    return Response(body, status, headers=dict(headers), media_type=MEDIA_TYPE)
+    return Response(body, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 def add_problem_handlers(app: FastAPI) -> None:

@@ -36,6 +36,7 @@ class ArtifactView(BaseModel):
     sha256: str
     created_at: Moment
     updated_at: Moment
+    written_by: str | None = Field(description="The caller that stored it, such as key:3kTMd9Xq.")
 
 
 class ArtifactList(BaseModel):
@@ -270,6 +271,7 @@ class ScratchpadView(BaseModel):
     size: int
     updated_at: Moment | None
     damaged: int = Field(description="How many appends cannot be read.")
+    written_by: list[str] = Field(description="The callers that appended to it.")
 
 
 class ScratchpadSize(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import is_id
-from memory.domain.versions import ABSENT
+from memory.domain.versions import ABSENT, is_version
 from memory.server.callers import Caller
 from memory.server.problems import Problem, bad_request
 
@@ -51,7 +51,8 @@ UnstoredKey = Annotated[
     ),
 ]
 IfMatch = Annotated[
-    str | None, Header(alias="If-Match", description="Act only if this is still the ETag of the record.")
+    str | None,
+    Header(alias="If-Match", description="Act only if the record has this ETag, one of these, or any (*)."),
 ]
 IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="A known ETag, or *.")]
 Prefer = Annotated[
@@ -59,7 +60,8 @@ Prefer = Annotated[
     Header(alias="Prefer", description="wait=5 waits up to 5 s for enrichment, and for replicas."),
 ]
 _SHORT_ID: Final = re.compile(r"#?[0-9]{1,18}")
-_ETAG: Final = re.compile(r'"([\x21\x23-\x7e]*)"')
+_ETAG: Final = r'(W/)?"([\x21\x23-\x7e\x80-\xff]*)"'
+_ETAGS: Final = re.compile(rf"[\s,]*{_ETAG}(\s*,[\s,]*{_ETAG})*[\s,]*")
 
 
 _LONGEST_NAME: Final = 126
@@ -95,13 +97,53 @@ def targets_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def expected_version(if_match: str | None) -> Any:
-    """Return the `expected_version` of an `If-Match`; None if any version will do."""
-    if if_match is None or if_match.strip() == "*":
+async def expected_version(
+    if_match: str | None,
+    read: Callable[[], Awaitable[str | None]],
+    request_id: str | None,
+    *,
+    creates: bool = False,
+) -> str | None:
+    """Return the `expected_version` of an `If-Match`; None if any version will do.
+
+    Weak ETags match nothing, and neither do texts that no record has as its ETag.
+
+    Args:
+        if_match: The header.
+        read: Returns the current version; None if there is no such record. It is called
+            if the header leaves open which version the call must find.
+        request_id: That of the request. A repeat must find the same version.
+        creates: Whether the call creates a record that is missing. `*` forbids it.
+
+    Raises:
+        Problem: 412 if nothing matches, and 400 for a header that cannot be checked.
+    """
+    if if_match is None or (if_match.strip() == "*" and not creates):
         return None
-    if found := _ETAG.fullmatch(if_match.strip()):
-        return found[1]
-    raise bad_request("If-Match", 'must be one ETag as it was received, such as "abc", or *')
+    known = _strong_tags(if_match)
+    if known is not None and len(known) < 2:
+        if not known:
+            raise _no_match()
+        return known[0]
+    if request_id is not None:
+        raise bad_request("If-Match", "must be one ETag in a request with an Idempotency-Key")
+    version = await read()
+    if version is None or (known is not None and version not in known):
+        raise _no_match()
+    return version
+
+
+def _strong_tags(if_match: str) -> list[str] | None:
+    """Return the versions in an `If-Match`; None for `*`."""
+    if if_match.strip() == "*":
+        return None
+    if not _ETAGS.fullmatch(if_match):
+        raise bad_request("If-Match", 'must be *, or ETags as they were received, such as "abc"')
+    return [tag for weak, tag in re.findall(_ETAG, if_match) if not weak and is_version(tag)]
+
+
+def _no_match() -> Problem:
+    return Problem(412, "version_conflict", "If-Match: no ETag in it is that of the record. Read it again")
 
 
 def expects_absence(if_none_match: str | None) -> Any:
@@ -122,12 +164,22 @@ def is_unchanged(if_none_match: str | None, version: str) -> bool:
     """Return whether the client knows this version already."""
     if if_none_match is None:
         return False
-    known = [one.strip().removeprefix("W/") for one in if_none_match.split(",")]
-    return "*" in known or etag_of(version) in known
+    if if_none_match.strip() == "*":
+        return True
+    return any(tag == version for _, tag in re.findall(_ETAG, if_none_match))
 
 
-async def full_id(caller: Caller, text: str, kind: str = "entry", *, missing: str | None = None) -> str:
+async def full_id(
+    caller: Caller,
+    text: str,
+    kind: str = "entry",
+    *,
+    missing: str | None = None,
+    request_id: str | None = None,
+) -> str:
     """Return the full id that a path names by a UUID, `42` or `#42`.
+
+    With a `request_id`, a repeat gets the same id, also if its record is deleted.
 
     Raises:
         Problem: 404 where the text names nothing of this kind, with the text `missing`.
@@ -135,7 +187,7 @@ async def full_id(caller: Caller, text: str, kind: str = "entry", *, missing: st
     if is_id(text):
         return text
     if _SHORT_ID.fullmatch(text) and caller.scopes is None:
-        found = await caller.memory.short_ids.resolve(text)
+        found = await caller.memory.short_ids.resolve(text, request_id=request_id)
         if found is not None and found.kind == kind:
             return found.id
     raise Problem(404, "not_found", missing) if missing else not_found(kind, text)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from memory.facade.runtime.request_ids import requests_with
 from memory.server.bodies import unknown_name
 from memory.server.callers import Role, require_role
 from memory.server.problems import Problem, bad_request
@@ -28,6 +31,7 @@ class ApiRoute(APIRoute):
         known, checked = _parameters_of(self), {one.alias.lower() for one in self.dependant.header_params}
         unchecked = sorted(_CONDITIONS - checked)
         role: Role | None = getattr(self.endpoint, "role", None)
+        is_repeatable = "idempotency-key" in checked and "GET" not in (self.methods or ())
 
         async def handle(request: Request) -> Response:
             if request.scope["query_string"]:
@@ -36,9 +40,26 @@ class ApiRoute(APIRoute):
                 _refuse_unchecked_conditions(request, unchecked)
             if role is not None:
                 require_role(request, role)
-            return await answer(request)
+            if not is_repeatable or "idempotency-key" not in request.headers:
+                return await answer(request)
+            with requests_with(await _content_of(request)):
+                return await answer(request)
 
         return handle
+
+
+async def _content_of(request: Request) -> str | None:
+    """Return a digest of the JSON of a body; None for another body."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not media_type.endswith(("/json", "+json")):
+        return None
+    try:
+        text = json.dumps(await request.json(), sort_keys=True)
+    except Problem:
+        raise
+    except Exception:  # noqa: BLE001 - the route reads the body too, and says what is wrong
+        return None
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _refuse_unknown_parameters(request: Request, known: Mapping[str, bool]) -> None:

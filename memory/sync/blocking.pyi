@@ -97,7 +97,10 @@ from memory.facade.memory import (
     ScoreFunction,
 )
 from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
-from memory.facade.resources.artifacts import ArtifactRef, Data
+from memory.facade.resources.artifacts import (
+    ArtifactRef,
+    Data,
+)
 from memory.facade.resources.commands import Profile
 from memory.facade.resources.delegation import Delegation
 from memory.facade.resources.session import (
@@ -434,7 +437,7 @@ class BlockingRelations:
 class BlockingShortIds:
     def __init__(self, access: Access) -> None: ...
     def of(self, ids: Sequence[str], *, kind: NumberedKind = ...) -> dict[str, int]: ...
-    def resolve(self, text: str) -> NumberedItem | None: ...
+    def resolve(self, text: str, *, request_id: str | None = ...) -> NumberedItem | None: ...
     def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]: ...
 
 class BlockingScopeListing:

@@ -882,6 +882,28 @@ async def test_one_of_several_edits_of_one_window_version_wins(memory: Memory, r
     assert won.count(True) == 1
 
 
+@pytest.mark.behaviour("C22")
+async def test_one_of_several_edits_of_different_messages_wins(memory: Memory) -> None:
+    names = [f"m{number}" for number in range(MANY)]
+    await memory.session("s").append([{"id": name, **user(name)} for name in names])
+    version = (await memory.session("s").window()).window_version
+
+    async def edit(name: str) -> str | None:
+        edited = [{"id": one, **user("edited" if one == name else one)} for one in names]
+        try:
+            await memory.session("s").replace(edited, expected_version=version)
+        except VersionConflict as conflict:
+            return conflict.current_version
+        return "edited"
+
+    ends = await asyncio.gather(*map(edit, names))
+    window = (await memory.session("s").window()).messages
+    won = ends.index("edited")
+    assert [one.text for one in window] == ["edited" if name == names[won] else name for name in names]
+    assert ends.count("edited") == 1
+    assert not {None, version}.intersection(ends)
+
+
 async def test_a_replacement_after_another_change_edits_nothing(memory: Memory) -> None:
     session = memory.session("s")
     await session.append([{"id": name, **user(name)} for name in ("m1", "m2")])

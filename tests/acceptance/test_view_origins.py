@@ -311,10 +311,17 @@ async def test_an_import_names_the_importer_beside_those_whom_the_file_names(
         assert (await other.scratchpads.read()).written_by == ("key:second",)
         [file] = (await other.artifacts.list("s")).artifacts
         assert file.written_by == "key:second"
+        for importer in (other, other.restrict(origin="key:third")):
+            report = await importer.admin.import_(lines, same_ids=True)
+            assert (report.refused_lines, report.imported) == ([], 0)
+        for entry in await other.retrieve(ADA):
+            assert set(entry.origins or ()) == {FIRST, SECOND}
     async with Memory("memory://", embedder="none", clock=clock) as other:
         await other.admin.import_(lines, same_ids=True)
         assert [link.written_by async for link in other.relations.all()] == ["key:first"]
         assert _writers((await other.session("s").window()).messages) == [["key:first"]] * 3
+        [file] = (await other.artifacts.list("s")).artifacts
+        assert file.written_by == "key:first"
 
 
 BLOCKED: dict[str, Callable[[Memory, Entry], Awaitable[Any]]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from memory.facade.memory import Memory
 from tests.acceptance.support import Clock
-from tests.server import api as over_memory
+from tests.server.api import Api, open_api
 from tests.server.support import Client, client_of
 from tests.support import empty_file
 
@@ -35,13 +35,13 @@ async def client(memory: Memory) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[over_memory.Api]:
+async def api() -> AsyncIterator[Api]:
     """The application over a memory in memory, whose answers are checked against OpenAPI."""
-    async with over_memory.open_api() as opened:
+    async with open_api() as opened:
         yield opened
 
 
 @pytest.fixture
-def ada(api: over_memory.Api) -> over_memory.Client:
+def ada(api: Api) -> Client:
     """A writer of its tenant."""
     return api.client()

@@ -15,6 +15,7 @@ from memory.facade.config.server import ServerSettings
 from memory.facade.memory import Memory
 from memory.server.app import create_app
 from memory.server.callers import Authenticator, DevAuthenticator
+from tests.server.description import check_documented
 
 BASE = "http://127.0.0.1"
 ENTRIES = "/v1/memory/entries"
@@ -44,13 +45,15 @@ class Client:
     async def answer(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **given: Any
     ) -> httpx.Response:
-        """An answer. An error must be a whole problem document without a trace."""
+        """An answer as it is described. An error must be a whole problem without a trace."""
         answer = await self.http.request(method, path, headers=headers, **given)
+        check_documented(answer)
         if answer.status_code >= 400:
             assert answer.headers["content-type"] == "application/problem+json", answer.text
             problem = answer.json()
             assert problem["status"] == answer.status_code
             assert {"type", "title", "detail", "error", "code", "errors"} <= problem.keys()
+            assert problem["error"]
             assert "Traceback" not in answer.text
         return answer
 

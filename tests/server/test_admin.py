@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from memory.orchestrator.maintenance.sweeps import Maintenance
-from tests.server.api import Api, Client
+from tests.server.api import Api
+from tests.server.support import Client
 
 A = "/v1/admin"
 ADMIN_CALLS: list[tuple[str, str, Any]] = [
@@ -48,42 +49,42 @@ def admin(api: Api) -> Client:
 async def test_each_role_has_its_calls(api: Api, admin: Client) -> None:
     for role in ("reader", "writer"):
         for method, path, body in (*ADMIN_CALLS, *OPERATOR_CALLS):
-            refused = await api.client(role).problem(403, method, path, body)
+            refused = await api.client(role).call(method, path, 403, json=body)
             assert refused["code"] == "forbidden"
     for method, path, body in ADMIN_CALLS:
-        assert (await admin.send(method, path, body)).status_code in (200, 201), path
+        assert (await admin.answer(method, path, json=body)).status_code in (200, 201), path
     for method, path, body in OPERATOR_CALLS:
-        await admin.problem(403, method, path, body)
-        assert (await api.client("operator").send(method, path, body)).status_code == 200, path
+        await admin.call(method, path, 403, json=body)
+        assert (await api.client("operator").answer(method, path, json=body)).status_code == 200, path
 
 
 async def test_an_admin_of_some_scopes_has_no_calls_of_the_tenant(api: Api) -> None:
     some = api.client("admin", "acme", "user:ada")
     for method, path, body in ADMIN_CALLS:
         if not path.endswith("/erase"):
-            await some.problem(403, method, path, body)
-    await some.call("POST", f"{A}/erase", {"scope": "user:ada"})
-    await some.problem(403, "POST", f"{A}/erase", {"scope": "user:bob"})
+            await some.call(method, path, 403, json=body)
+    await some.call("POST", f"{A}/erase", json={"scope": "user:ada"})
+    await some.call("POST", f"{A}/erase", 403, json={"scope": "user:bob"})
     for method, path, body in OPERATOR_CALLS:
-        await api.client("operator", "acme", "user:ada").problem(403, method, path, body)
+        await api.client("operator", "acme", "user:ada").call(method, path, 403, json=body)
 
 
 async def test_a_legal_hold_keeps_what_it_names(api: Api, admin: Client) -> None:
     entry = await api.memory.write("Ada likes tea", scope="user:ada")
     held = await admin.call(
-        "POST", f"{A}/legal-holds", {"name": "case 17/a", "reason": "a lawsuit", "user": "ada"}, status=201
+        "POST", f"{A}/legal-holds", 201, json={"name": "case 17/a", "reason": "a lawsuit", "user": "ada"}
     )
     assert (held["name"], held["reason"]) == ("case 17/a", "a lawsuit")
-    assert (await admin.problem(409, "POST", f"{A}/erase", {"scope": "user:ada"}))[
+    assert (await admin.call("POST", f"{A}/erase", 409, json={"scope": "user:ada"}))[
         "code"
     ] == "legal_hold_active"
     assert await api.memory.get(entry.id)
     assert (await admin.call("GET", f"{A}/legal-holds"))["holds"] == [held]
     assert (await api.client("admin", "globex").call("GET", f"{A}/legal-holds"))["holds"] == []
     two = {"name": "x", "reason": "r", "user": "ada", "tenant": True}
-    await admin.problem(400, "POST", f"{A}/legal-holds", two)
+    await admin.call("POST", f"{A}/legal-holds", 400, json=two)
     assert (await admin.call("DELETE", f"{A}/legal-holds/case%2017%2Fa"))["removed"] == [held]
-    assert (await admin.call("POST", f"{A}/erase", {"scope": "user:ada"}))["entries"] == 1
+    assert (await admin.call("POST", f"{A}/erase", json={"scope": "user:ada"}))["entries"] == 1
 
 
 async def test_a_source_is_blocked_reverted_and_unblocked(api: Api, admin: Client) -> None:
@@ -91,19 +92,19 @@ async def test_a_source_is_blocked_reverted_and_unblocked(api: Api, admin: Clien
     body = {"source": "web:example.com", "reason": "hacked", "blocked_by": "ada"}
     headers = {"Idempotency-Key": "b"}
     made = [
-        await admin.call("POST", f"{A}/blocked-sources", body, status=201, headers=headers) for _ in range(2)
+        await admin.call("POST", f"{A}/blocked-sources", 201, json=body, headers=headers) for _ in range(2)
     ]
     assert made[0] == made[1]
     assert await api.memory.get(entry.id) is None
     assert (await admin.call("GET", f"{A}/blocked-sources")) == made[0]
-    plan = await admin.call("POST", f"{A}/revert-source", {"source": "web:example.com", "dry_run": True})
+    plan = await admin.call("POST", f"{A}/revert-source", json={"source": "web:example.com", "dry_run": True})
     assert plan["dry_run"] is True
     await admin.call("DELETE", f"{A}/blocked-sources?source=web:example.com")
     assert await api.memory.get(entry.id)
-    await admin.call("POST", f"{A}/revert-source", {"source": "web:example.com"})
+    await admin.call("POST", f"{A}/revert-source", json={"source": "web:example.com"})
     assert await api.memory.get(entry.id) is None
-    await admin.problem(400, "POST", f"{A}/blocked-sources", {"reason": "no source"})
-    await admin.problem(400, "DELETE", f"{A}/blocked-sources")
+    await admin.call("POST", f"{A}/blocked-sources", 400, json={"reason": "no source"})
+    await admin.call("DELETE", f"{A}/blocked-sources", 400)
 
 
 async def test_erasures_count_first_and_stay_in_the_tenant(api: Api, admin: Client) -> None:
@@ -111,13 +112,13 @@ async def test_erasures_count_first_and_stay_in_the_tenant(api: Api, admin: Clie
         memory = api.memory.for_tenant(tenant)
         await memory.write("tea", scope="user:ada")
         await memory.session("trip", user="ada").append({"role": "user", "content": "hi"})
-    counted = await admin.call("POST", f"{A}/erase-user", {"user": "ada", "dry_run": True})
+    counted = await admin.call("POST", f"{A}/erase-user", json={"user": "ada", "dry_run": True})
     assert (counted["sessions"], counted["entries"]) == (1, 1)
-    assert await admin.call("POST", f"{A}/erase-user", {"user": "ada"}) == counted
-    assert (await admin.call("POST", f"{A}/erase-user", {"user": "ada"}))["entries"] == 0
+    assert await admin.call("POST", f"{A}/erase-user", json={"user": "ada"}) == counted
+    assert (await admin.call("POST", f"{A}/erase-user", json={"user": "ada"}))["entries"] == 0
     assert len(await api.memory.for_tenant("globex").browse()) == 1
-    await admin.problem(400, "POST", f"{A}/erase-user", {"user": "user:ada"})
-    await admin.problem(400, "POST", f"{A}/erase", {"scope": "user:ada", "dryrun": True})
+    await admin.call("POST", f"{A}/erase-user", 400, json={"user": "user:ada"})
+    await admin.call("POST", f"{A}/erase", 400, json={"scope": "user:ada", "dryrun": True})
 
 
 async def test_a_plan_shows_an_admin_its_own_tenant(api: Api, admin: Client) -> None:
@@ -129,11 +130,11 @@ async def test_a_plan_shows_an_admin_its_own_tenant(api: Api, admin: Client) -> 
     everyone = (await api.client("operator").call("GET", f"{A}/plan"))["planned"]
     assert seen <= {"acme"}
     assert {one["tenant"] for one in everyone} - seen <= {"globex"}
-    assert (await admin.call("POST", f"{A}/sweep", {}))["report"] is None
-    assert (await api.client("operator").call("POST", f"{A}/sweep", {"budget": "5s"}))["report"][
+    assert (await admin.call("POST", f"{A}/sweep", json={}))["report"] is None
+    assert (await api.client("operator").call("POST", f"{A}/sweep", json={"budget": "5s"}))["report"][
         "ran"
     ] is True
-    await admin.problem(400, "POST", f"{A}/sweep", {"budget": -1})
+    await admin.call("POST", f"{A}/sweep", 400, json={"budget": -1})
 
 
 async def test_numbers_of_an_admin_count_its_own_tenant(
@@ -154,9 +155,9 @@ async def test_an_entry_is_located_and_moved(api: Api, admin: Client) -> None:
     [number] = (await api.memory.short_ids.of([entry.id])).values()
     copies = (await admin.call("GET", f"{A}/entries/{number}/copies"))["copies"]
     assert copies
-    moved = await admin.call("POST", f"{A}/move", {"entry_ids": [entry.id], "to": "long"})
+    moved = await admin.call("POST", f"{A}/move", json={"entry_ids": [entry.id], "to": "long"})
     assert [one["entry_id"] for one in moved["moved"]] == [entry.id]
-    await admin.problem(400, "POST", f"{A}/move", {"entry_ids": [entry.id], "to": "attic"})
+    await admin.call("POST", f"{A}/move", 400, json={"entry_ids": [entry.id], "to": "attic"})
     assert (await admin.call("GET", f"{A}/route?scope=user:ada&collection=entries"))["scope"] == "user:ada"
     assert (await admin.call("GET", f"{A}/stats"))["by_type"] == {"context": 1}
     assert (await api.client("admin", "globex").call("GET", f"{A}/stats"))["by_type"] == {}

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.server.api import Api, Client
+from tests.server.api import Api
+from tests.server.support import Client
 
 ADD = "/mem add entry {type} {title}\n{body}\n/endmem"
 
 
 async def run(client: Client, text: str, **more: Any) -> list[Any]:
     body = {"text": text, "scope": "user:ada", **more}
-    results: list[Any] = (await client.call("POST", "/v1/commands", body))["results"]
+    results: list[Any] = (await client.call("POST", "/v1/commands", json=body))["results"]
     return results
 
 
@@ -93,7 +94,7 @@ async def test_links_are_followed_and_counted(ada: Client) -> None:
 
 @pytest.mark.behaviour("D119", "D107")
 async def test_an_entry_is_added_in_the_conversation(api: Api, ada: Client) -> None:
-    await ada.call("POST", "/v1/sessions", {"session_id": "trip"}, status=201)
+    await ada.call("POST", "/v1/sessions", 201, json={"session_id": "trip"})
     number = await add(ada, "Tea", "Ada likes tea", conversation="trip", agent="planner")
     [entry] = await api.memory.browse(scope="user:ada")
     assert (entry.source, entry.agent, entry.conversation_id) == ("agent", "planner", "trip")
@@ -141,9 +142,9 @@ async def test_commands_reach_no_further_than_their_caller(api: Api, ada: Client
     assert await answer(other, "/mem entries", reads="tenant") == "(no entries)"
     bob = api.client("writer", "acme", "user:bob")
     assert await answer(bob, "/mem entries", scope="user:bob", reads="tenant") == "(no entries)"
-    await bob.problem(403, "POST", "/v1/commands", {"text": "/mem entries", "scope": "user:ada"})
+    await bob.call("POST", "/v1/commands", 403, json={"text": "/mem entries", "scope": "user:ada"})
     own = {"text": ADD.format(type="user", title="His", body="x")}  # the scope of the key
-    assert not (await bob.call("POST", "/v1/commands", own))["results"][0]["is_error"]
+    assert not (await bob.call("POST", "/v1/commands", json=own))["results"][0]["is_error"]
     assert [str(one.scope) for one in await api.memory.browse() if one.title == "His"] == ["user:bob"]
 
 
@@ -155,7 +156,7 @@ async def test_a_text_without_commands_and_bad_fields(ada: Client) -> None:
         ({"text": "/mem entries"}, "scope"),
         ({"text": "/mem entries", "scope": "user:ada", "profile": {"auto_tagg": True}}, "profile"),
     ):
-        refused = await ada.problem(400, "POST", "/v1/commands", body)
+        refused = await ada.call("POST", "/v1/commands", 400, json=body)
         assert field in [one["field"].partition(".")[0] for one in refused["errors"]]
 
 
@@ -169,9 +170,9 @@ async def test_a_repeat_under_an_idempotency_key_adds_nothing(api: Api, ada: Cli
         ]
     )
     body, headers = {"text": text, "scope": "user:ada"}, {"Idempotency-Key": "turn-7"}
-    first = await ada.call("POST", "/v1/commands", body, headers=headers)
+    first = await ada.call("POST", "/v1/commands", json=body, headers=headers)
     assert [one["is_error"] for one in first["results"]] == [False] * 4
-    assert await ada.call("POST", "/v1/commands", body, headers=headers) == first
+    assert await ada.call("POST", "/v1/commands", json=body, headers=headers) == first
     assert len(await api.memory.browse()) == 2
     assert len(await api.memory.relations.find()) == 1
     assert (await api.memory.scratchpads.read()).content.count("note") == 1
@@ -180,4 +181,4 @@ async def test_a_repeat_under_an_idempotency_key_adds_nothing(api: Api, ada: Cli
 async def test_the_schema_is_a_tool_of_a_model(ada: Client) -> None:
     assert (await ada.call("GET", "/v1/commands/schema"))["type"] == "function"
     assert "input_schema" in await ada.call("GET", "/v1/commands/schema?format=anthropic")
-    await ada.problem(400, "GET", "/v1/commands/schema?format=other")
+    await ada.call("GET", "/v1/commands/schema?format=other", 400)

@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.server.api import Api, Client
+from tests.server.api import Api
+from tests.server.support import Client
 
 
 def item(key: str = "settings", scope: str = "user:ada", path: str = "item") -> str:
@@ -17,38 +18,38 @@ def item(key: str = "settings", scope: str = "user:ada", path: str = "item") -> 
 
 
 async def put(client: Client, key: str, value: Any, scope: str = "user:ada", **more: Any) -> Any:
-    return await client.call("PUT", item(key, scope), {"value": value, **more})
+    return await client.call("PUT", item(key, scope), json={"value": value, **more})
 
 
 @pytest.mark.parametrize("key", ["settings", "..", ".", "a/b", "%2F", "ä ?&#", "x" * 512])
 async def test_a_document_is_stored_under_any_key(ada: Client, key: str) -> None:
     value = {"theme": "dark", "n": [1, 2.5, None, True]}
     made = await put(ada, key, value, metadata={"by": "ada"}, expires_in="2h")
-    read = await ada.send("GET", item(key))
+    read = await ada.answer("GET", item(key))
     assert read.headers["etag"] == f'"{made["version"]}"'
     shown = read.json()
     assert (shown["value"], shown["metadata"], shown["form"]) == (value, {"by": "ada"}, "json")
     assert shown["expires_at"] is not None
     assert (
-        await ada.send("GET", item(key), headers={"If-None-Match": read.headers["etag"]})
+        await ada.answer("GET", item(key), headers={"If-None-Match": read.headers["etag"]})
     ).status_code == 304
     assert await ada.call("DELETE", item(key)) == {"deleted": True}
-    await ada.problem(404, "GET", item(key))
-    await ada.problem(404, "DELETE", item(key))
+    await ada.call("GET", item(key), 404)
+    await ada.call("DELETE", item(key), 404)
 
 
 async def test_a_document_is_replaced_only_in_the_version_that_was_read(ada: Client) -> None:
     absent = {"If-None-Match": "*"}
-    first = await ada.call("PUT", item(), {"value": 1}, headers=absent)
-    await ada.problem(412, "PUT", item(), {"value": 2}, headers=absent)
-    await ada.problem(409, "PUT", item(), {"value": 2, "if_exists": "error"})
-    second = await ada.call("PUT", item(), {"value": 2}, headers={"If-Match": f'"{first["version"]}"'})
+    first = await ada.call("PUT", item(), json={"value": 1}, headers=absent)
+    await ada.call("PUT", item(), 412, json={"value": 2}, headers=absent)
+    await ada.call("PUT", item(), 409, json={"value": 2, "if_exists": "error"})
+    second = await ada.call("PUT", item(), json={"value": 2}, headers={"If-Match": f'"{first["version"]}"'})
     stale = {"If-Match": f'"{first["version"]}"'}
-    assert (await ada.problem(412, "PUT", item(), {"value": 3}, headers=stale))["current_version"] == second[
-        "version"
-    ]
-    await ada.problem(412, "DELETE", item(), headers=stale)
-    await ada.problem(400, "DELETE", item(), headers={"If-Match": "no etag"})
+    assert (await ada.call("PUT", item(), 412, json={"value": 3}, headers=stale))[
+        "current_version"
+    ] == second["version"]
+    await ada.call("DELETE", item(), 412, headers=stale)
+    await ada.call("DELETE", item(), 400, headers={"If-Match": "no etag"})
     assert (await ada.call("GET", item()))["value"] == 2
     await ada.call("DELETE", item(), headers={"If-Match": f'"{second["version"]}"'})
 
@@ -56,20 +57,20 @@ async def test_a_document_is_replaced_only_in_the_version_that_was_read(ada: Cli
 async def test_bytes_come_back_as_base64_and_raw(ada: Client) -> None:
     data = bytes(range(256))
     body = {"value_base64": base64.b64encode(data).decode()}
-    made = await ada.call("PUT", item(), body)
+    made = await ada.call("PUT", item(), json=body)
     assert (made["form"], made["size"]) == ("bytes", 256)
     assert base64.b64decode((await ada.call("GET", item()))["value"]) == data
-    raw = await ada.send("GET", item(path="raw"))
+    raw = await ada.answer("GET", item(path="raw"))
     assert raw.content == data
     assert raw.headers["content-type"] == "application/octet-stream"
     assert raw.headers["content-disposition"] == "attachment"
     assert raw.headers["x-content-type-options"] == "nosniff"
     assert "sandbox" in raw.headers["content-security-policy"]
     await put(ada, "page", "<script>alert(1)</script>")
-    page = await ada.send("GET", item("page", path="raw"))
+    page = await ada.answer("GET", item("page", path="raw"))
     assert page.json() == "<script>alert(1)</script>"
     assert page.headers["content-disposition"] == "attachment"
-    await ada.problem(404, "GET", item("none", path="raw"))
+    await ada.call("GET", item("none", path="raw"), 404)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ async def test_bytes_come_back_as_base64_and_raw(ada: Client) -> None:
 async def test_bad_input_is_refused_by_field(
     ada: Client, method: str, path: str, body: Any, field: str
 ) -> None:
-    document = await ada.problem(400, method, path, body)
+    document = await ada.call(method, path, 400, json=body)
     assert field in [one["field"] for one in document["errors"]]
     assert (await ada.call("GET", "/v1/documents?scope=user:ada"))["documents"] == []
 
@@ -111,7 +112,7 @@ async def test_documents_are_listed_found_and_deleted(ada: Client) -> None:
     await put(ada, "step:1", {"n": 1}, scope="user:bob")
     keys, path = [], "/v1/documents?scope=user:ada&prefix=step:&limit=2&values=true&reverse=true"
     while path:
-        response = await ada.send("GET", path)
+        response = await ada.answer("GET", path)
         keys.append([one["key"] for one in response.json()["documents"]])
         path = response.links["next"]["url"] if "next" in response.links else ""
     assert keys == [["step:4", "step:3"], ["step:2", "step:1"], ["step:0"]]
@@ -121,11 +122,11 @@ async def test_documents_are_listed_found_and_deleted(ada: Client) -> None:
         "step:4",
     ]
     body = {"scope": "user:ada", "keys": ["step:4", "none", "step:0"]}
-    found = (await ada.call("POST", "/v1/documents/get", body))["documents"]
+    found = (await ada.call("POST", "/v1/documents/get", json=body))["documents"]
     assert [one and one["value"] for one in found] == [{"n": 4}, None, {"n": 0}]
     some = {"scope": "user:ada", "filter": {"value.n": {"$gt": 2}}}
-    assert await ada.call("POST", "/v1/documents/delete", some) == {"deleted": 2}
-    assert await ada.call("POST", "/v1/documents/delete", {"scope": "user:ada"}) == {"deleted": 3}
+    assert await ada.call("POST", "/v1/documents/delete", json=some) == {"deleted": 2}
+    assert await ada.call("POST", "/v1/documents/delete", json={"scope": "user:ada"}) == {"deleted": 3}
 
 
 async def test_documents_of_one_key_are_found_below_a_path(ada: Client) -> None:
@@ -141,16 +142,18 @@ async def test_several_documents_are_put_and_those_that_are_there_are_named(ada:
         {"scope": "user:ada", "key": f"step:{n}", "value": {"n": n}} for n in range(3)
     ]
     headers = {"Idempotency-Key": "steps"}
-    made = [await ada.call("POST", "/v1/documents/put", {"puts": puts}, headers=headers) for _ in range(2)]
+    made = [
+        await ada.call("POST", "/v1/documents/put", json={"puts": puts}, headers=headers) for _ in range(2)
+    ]
     assert made[0] == made[1]
     assert [one["key"] for one in made[0]["documents"]] == ["step:0", "step:1", "step:2"]
     kept = [{**puts[0], "value": "other", "if_exists": "keep"}]
-    assert (await ada.call("POST", "/v1/documents/put", {"puts": kept}))["documents"] == made[0]["documents"][
-        :1
-    ]
+    assert (await ada.call("POST", "/v1/documents/put", json={"puts": kept}))["documents"] == made[0][
+        "documents"
+    ][:1]
     new = {"scope": "user:bob", "key": "step:9", "value_base64": "AAE="}
-    refused = await ada.problem(
-        409, "POST", "/v1/documents/put", {"puts": [{**puts[1], "if_exists": "error"}, new]}
+    refused = await ada.call(
+        "POST", "/v1/documents/put", 409, json={"puts": [{**puts[1], "if_exists": "error"}, new]}
     )
     assert refused["code"] == "partial_write"
     assert refused["written"] == {"1": "step:9"}
@@ -158,7 +161,9 @@ async def test_several_documents_are_put_and_those_that_are_there_are_named(ada:
     assert (await ada.call("GET", item("step:9", "user:bob")))["form"] == "bytes"
     latest = await ada.call("GET", "/v1/documents?scope=user:ada&order=updated&reverse=true&limit=1")
     assert [one["key"] for one in latest["documents"]] == ["step:2"]
-    wrong = await ada.problem(400, "POST", "/v1/documents/put", {"puts": [puts[0], {**puts[1], "op": "put"}]})
+    wrong = await ada.call(
+        "POST", "/v1/documents/put", 400, json={"puts": [puts[0], {**puts[1], "op": "put"}]}
+    )
     assert [one["field"] for one in wrong["errors"]] == ["puts[1].op"]
 
 
@@ -178,15 +183,16 @@ async def test_changes_are_made_together_and_a_repeat_makes_them_once(ada: Clien
     ]
     headers = {"Idempotency-Key": "move"}
     made = [
-        await ada.call("POST", "/v1/documents/apply", {"changes": changes}, headers=headers) for _ in range(3)
+        await ada.call("POST", "/v1/documents/apply", json={"changes": changes}, headers=headers)
+        for _ in range(3)
     ]
     assert made[0] == made[1] == made[2]
     assert made[0]["documents"][2] is None
-    await ada.problem(409, "POST", "/v1/documents/apply", {"changes": changes})
+    await ada.call("POST", "/v1/documents/apply", 409, json={"changes": changes})
     assert (await ada.call("GET", item("latest")))["value"] == "step:2"
     several = {"changes": [{**one, "scope": f"user:{n}"} for n, one in enumerate(changes[2:] * 2)]}
-    await ada.problem(400, "POST", "/v1/documents/apply", several)
-    await ada.call("POST", "/v1/documents/apply", {**several, "atomic": False})
+    await ada.call("POST", "/v1/documents/apply", 400, json=several)
+    await ada.call("POST", "/v1/documents/apply", json={**several, "atomic": False})
 
 
 async def test_a_counter_of_fifty_clients_counts_all(api: Api, ada: Client) -> None:
@@ -195,11 +201,11 @@ async def test_a_counter_of_fifty_clients_counts_all(api: Api, ada: Client) -> N
     async def add() -> None:
         client = api.client()
         while True:
-            seen = await client.send("GET", item("counter"))
-            response = await client.send(
+            seen = await client.answer("GET", item("counter"))
+            response = await client.answer(
                 "PUT",
                 item("counter"),
-                {"value": seen.json()["value"] + 1},
+                json={"value": seen.json()["value"] + 1},
                 headers={"If-Match": seen.headers["etag"]},
             )
             if response.status_code == 200:
@@ -215,16 +221,16 @@ async def test_roles_tenants_and_scopes_are_kept_apart(api: Api, ada: Client) ->
     await put(ada, "settings", 2, scope="user:bob")
     reader = api.client("reader")
     assert (await reader.call("GET", item()))["value"] == 1
-    await reader.problem(403, "PUT", item(), {"value": 3})
-    await reader.problem(403, "DELETE", item())
-    await reader.problem(403, "POST", "/v1/documents/apply", {"changes": []})
+    await reader.call("PUT", item(), 403, json={"value": 3})
+    await reader.call("DELETE", item(), 403)
+    await reader.call("POST", "/v1/documents/apply", 403, json={"changes": []})
     other = api.client("operator", "globex")
-    await other.problem(404, "GET", item())
+    await other.call("GET", item(), 404)
     assert (await other.call("GET", "/v1/scopes"))["scopes"] == []
     only_ada = api.client("writer", "acme", "user:ada")
     assert (await only_ada.call("GET", item()))["value"] == 1
-    known = await only_ada.problem(403, "GET", item(scope="user:bob"))
-    unknown = await only_ada.problem(403, "GET", item(scope="user:eve"))
+    known = await only_ada.call("GET", item(scope="user:bob"), 403)
+    unknown = await only_ada.call("GET", item(scope="user:eve"), 403)
     assert known["detail"].replace("bob", "eve") == unknown["detail"]
     listed = (await only_ada.call("GET", "/v1/scopes"))["scopes"]
     assert [one["scope"] for one in listed] == ["user:ada"]
@@ -235,7 +241,7 @@ async def test_scopes_are_listed_by_page(ada: Client) -> None:
         await put(ada, "k", 1, scope=name)
     pages, path = [], "/v1/scopes?limit=3"
     while path:
-        response = await ada.send("GET", path)
+        response = await ada.answer("GET", path)
         pages.append([one["scope"] for one in response.json()["scopes"]])
         path = response.links["next"]["url"] if "next" in response.links else ""
     assert pages == [["path:teams/blue/", "path:teams/red/a/", "path:teams/red/b/"], ["user:ada"]]
@@ -244,4 +250,4 @@ async def test_scopes_are_listed_by_page(ada: Client) -> None:
         ("path:teams/blue/", 1),
         ("path:teams/red/", 2),
     ]
-    await ada.problem(400, "GET", "/v1/scopes?kind=wizard")
+    await ada.call("GET", "/v1/scopes?kind=wizard", 400)

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 import memory.server.routes as routes
 from memory.server.facade_calls import CLASSES
 from memory.server.operations import Operation
-from tests.server.api import document
+from tests.server.description import document
 
 NOT_SERVED = {
     "memory.open": "the server opens its memory",

@@ -330,8 +330,8 @@ async def test_every_request_is_answered_as_if_nothing_outside_existed(
     whole, _ = servers
     print(f"seed {case[1]}")
     shared = {name: value for name, value in whole.names.items() if name.startswith("out:")}
-    theirs = await whole.server.key("other", "writer")
-    foreign = await whole.server.call(theirs, "GET", "/v1/memory/entries", params={"limit": 1})
+    theirs = [await one.server.key("other", "writer") for one in servers]  # operators list keys of any tenant
+    foreign = await whole.server.call(theirs[0], "GET", "/v1/memory/entries", params={"limit": 1})
     cursors = [foreign.json()["cursor"], "x"]
     rng = random.Random(case[1])  # noqa: S311
     requests = Requests(rng, whole.server.app.openapi(), sorted(whole.names), cursors)

@@ -277,6 +277,9 @@ async def test_a_repeated_request_creates_no_second_key(server: KeyServer) -> No
     first, second = [await server.call(admin, "POST", KEYS, **again) for _ in range(2)]
     assert (first.status_code, second.status_code) == (201, 409)
     assert second.json()["existing_id"] == first.json()["id"]
+    for body in ({"role": "writer"}, {"role": "reader", "expires": "1d"}, {"role": "reader", "name": "x"}):
+        other = await server.call(admin, "POST", KEYS, headers=again["headers"], json=body)
+        assert (other.status_code, other.json()["code"]) == (422, "request_id_reused"), body
     with pytest.raises(Conflict):
         await server.keys.create("acme", "reader", key_id=first.json()["id"])
 

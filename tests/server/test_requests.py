@@ -174,34 +174,6 @@ async def test_a_fault_of_the_server_is_named_in_its_log_and_not_shown(
     assert "secret" not in answer.text
 
 
-async def test_an_idempotency_key_makes_a_write_repeatable(client: Client) -> None:
-    key = {"Idempotency-Key": "order-7"}
-    first = await client.call("POST", ENTRIES, 201, json={"content": "once"}, headers=key)
-    again = await client.call("POST", ENTRIES, 201, json={"content": "once"}, headers=key)
-    assert again == first
-    other = await client.call("POST", ENTRIES, 422, json={"content": "twice"}, headers=key)
-    assert other["code"] == "request_id_reused"
-    assert len((await client.call("GET", ENTRIES))["entries"]) == 1
-    one = f"{ENTRIES}/{first['id']}"
-    for _ in range(2):
-        await client.call("POST", f"{one}/invalidate", headers={"Idempotency-Key": "end"})
-    for wrong in ("", "x" * 129):
-        assert await client.refused(
-            "POST", ENTRIES, json={"content": "x"}, headers={"Idempotency-Key": wrong}
-        )
-
-
-async def test_a_repeat_beside_the_first_is_refused_and_stores_nothing_twice(client: Client) -> None:
-    async def write() -> int:
-        headers = {"Idempotency-Key": "same"}
-        return (await client.answer("POST", ENTRIES, json={"content": "once"}, headers=headers)).status_code
-
-    statuses = await asyncio.gather(*(write() for _ in range(8)))
-    assert set(statuses) <= {201, 409}
-    assert statuses.count(201) >= 1
-    assert len((await client.call("GET", ENTRIES))["entries"]) == 1
-
-
 async def test_two_keys_have_idempotency_keys_of_their_own(keyed: Client) -> None:
     for name, text in (("writer", "one"), ("admin", "two")):
         headers = {**bearer(name), "Idempotency-Key": "same"}
@@ -249,49 +221,6 @@ async def test_the_same_subject_in_two_tenants_shares_no_limit(
         assert (await send("two"))["tenant"] == "two"
         end.set()
         assert (await first)["tenant"] == "one"
-
-
-async def test_versions_are_etags_and_preconditions(client: Client) -> None:
-    answer = await client.answer("POST", ENTRIES, json={"content": "one", "key": "tea"})
-    one, tag = answer.headers["location"], answer.headers["etag"]
-    same = await client.answer("GET", one, headers={"If-None-Match": f'"x", {tag}'})
-    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
-    changed = await client.answer("PATCH", one, json={"title": "T"}, headers={"If-Match": tag})
-    assert changed.status_code == 200
-    for method, body in (("PATCH", {"title": "U"}), ("DELETE", None)):
-        given = {} if body is None else {"json": body}
-        lost = await client.call(method, one, 412, headers={"If-Match": tag}, **given)
-        assert lost["code"] == "version_conflict"
-    await client.refused("PATCH", one, json={"title": "U"}, headers={"If-Match": "x"})
-    new = {"content": "two", "key": "tea"}
-    await client.call("POST", ENTRIES, 412, json=new, headers={"If-None-Match": "*"})
-    await client.call("DELETE", one, headers={"If-Match": changed.headers["etag"]})
-    fresh = {"content": "two", "key": "coffee"}
-    await client.call("POST", ENTRIES, 201, json=fresh, headers={"If-None-Match": "*"})
-
-
-async def test_no_call_ignores_a_condition(client: Client) -> None:
-    """A call that cannot check a condition refuses it: it would change what the client excluded."""
-    for path, methods in (await client.call("GET", "/openapi.json"))["paths"].items():
-        for method, described in methods.items():
-            checked = {one["name"] for one in described.get("parameters", ()) if one["in"] == "header"}
-            if method == "get":
-                continue
-            for header in {"If-Match", "If-None-Match"} - checked:
-                named = re.sub(r"{.*?}", "x", path)
-                field, message = await client.refused(method.upper(), named, headers={header: '"1"'})
-                assert (field, message[:17]) == (header, "cannot be checked"), (method, path)
-
-
-async def test_a_wrong_condition_is_named_as_it_was_sent(client: Client) -> None:
-    one = (await client.answer("POST", ENTRIES, json={"content": "one"})).headers["location"]
-    for header, method, path, given in (
-        ("If-Match", "PATCH", one, {"title": "T"}),
-        ("If-Match", "PATCH", "/v1/sessions/trip", {"title": "T"}),
-        ("If-None-Match", "POST", ENTRIES, {"content": "x"}),
-    ):
-        value = "*" if header == "If-None-Match" else '"abc"'
-        assert (await client.refused(method, path, json=given, headers={header: value}))[0] == header
 
 
 async def test_a_cursor_belongs_to_its_question_and_its_key(keyed: Client) -> None:

@@ -14,7 +14,6 @@ from memory.facade.memory import Memory
 from memory.facade.resources.artifacts import Artifacts
 from tests.acceptance.support import DAY, Clock
 from tests.server.api import TENANT, Api
-from tests.server.api import Client as TenantClient
 from tests.server.support import ENTRIES, RELATIONS, Client
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -379,7 +378,7 @@ async def test_a_file_is_served_in_ranges_and_never_runs(client: Client, memory:
 
 
 async def test_a_file_that_is_replaced_in_a_request_is_not_sent_as_the_one_before(
-    api: Api, ada: TenantClient, monkeypatch: pytest.MonkeyPatch
+    api: Api, ada: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, find = api.memory.for_tenant(TENANT), Artifacts.get
     await memory.sessions.create("s1")

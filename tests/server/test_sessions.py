@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.api import Api, Client, open_api
+from tests.server.api import Api, open_api
+from tests.server.support import Client
 
 S = "/v1/sessions/trip"
 CALL: dict[str, Any] = {
@@ -22,13 +23,13 @@ RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "c1", "content": "sunn
 
 
 async def create(client: Client, session_id: str = "trip", **attributes: Any) -> Any:
-    return await client.call("POST", "/v1/sessions", {"session_id": session_id, **attributes}, status=201)
+    return await client.call("POST", "/v1/sessions", 201, json={"session_id": session_id, **attributes})
 
 
 async def append(client: Client, *texts: str, session: str = S, **more: Any) -> list[Any]:
     """Append messages of the user, and return them."""
     body = {"messages": [{"role": "user", "content": text} for text in texts], **more}
-    stored: list[Any] = (await client.call("POST", f"{session}/messages", body, status=201))["messages"]
+    stored: list[Any] = (await client.call("POST", f"{session}/messages", 201, json=body))["messages"]
     return stored
 
 
@@ -45,30 +46,32 @@ async def test_a_session_is_created_changed_and_deleted(api: Api, ada: Client) -
     made = await create(ada, user="ada", system="Be kind.", tags=["b", "a"], metadata={"n": 1})
     assert made["id"] == "trip"
     assert (made["user"], made["tags"], made["metadata"]) == ("ada", ["b", "a"], {"n": 1})
-    seen = await ada.send("GET", S)
+    seen = await ada.answer("GET", S)
     assert seen.headers["etag"] == f'"{made["attributes_version"]}"'
-    assert (await ada.send("GET", S, headers={"If-None-Match": seen.headers["etag"]})).status_code == 304
+    assert (await ada.answer("GET", S, headers={"If-None-Match": seen.headers["etag"]})).status_code == 304
 
-    changed = await ada.call("PATCH", S, {"title": "Lisbon"}, headers={"If-Match": seen.headers["etag"]})
+    changed = await ada.call("PATCH", S, json={"title": "Lisbon"}, headers={"If-Match": seen.headers["etag"]})
     assert (changed["title"], changed["tags"]) == ("Lisbon", ["b", "a"])
-    stale = await ada.problem(412, "PATCH", S, {"title": "Porto"}, headers={"If-Match": seen.headers["etag"]})
+    stale = await ada.call(
+        "PATCH", S, 412, json={"title": "Porto"}, headers={"If-Match": seen.headers["etag"]}
+    )
     assert stale["current_version"] == changed["attributes_version"]
-    assert (await ada.call("PATCH", S, {"title": None}))["title"] is None
+    assert (await ada.call("PATCH", S, json={"title": None}))["title"] is None
 
-    assert (await ada.problem(409, "POST", "/v1/sessions", {"session_id": "trip"}))["existing_id"] == "trip"
+    assert (await ada.call("POST", "/v1/sessions", 409, json={"session_id": "trip"}))["existing_id"] == "trip"
     assert await ada.call("DELETE", S) == {"deleted": True}
-    await ada.problem(404, "DELETE", S)
-    await ada.problem(404, "GET", S)
+    await ada.call("DELETE", S, 404)
+    await ada.call("GET", S, 404)
 
 
 async def test_a_session_without_an_id_gets_one_and_a_repeat_gets_the_same(ada: Client) -> None:
     headers = {"Idempotency-Key": "first"}
     made = [
-        await ada.call("POST", "/v1/sessions", {"user": "ada"}, status=201, headers=headers) for _ in range(3)
+        await ada.call("POST", "/v1/sessions", 201, json={"user": "ada"}, headers=headers) for _ in range(3)
     ]
     assert len({one["id"] for one in made}) == 1
     assert len((await ada.call("GET", "/v1/sessions"))["sessions"]) == 1
-    await ada.problem(422, "POST", "/v1/sessions", {"user": "bob"}, headers=headers)
+    await ada.call("POST", "/v1/sessions", 422, json={"user": "bob"}, headers=headers)
 
 
 @pytest.mark.parametrize("named", ["ada/trip", "50%", "a b", "ä?&#", "..x", "%2F", "a%25b"])
@@ -87,7 +90,7 @@ async def test_sessions_are_listed_by_page_with_a_link(ada: Client) -> None:
         await create(ada, f"s{number}", user="ada" if number % 2 else "bob", tags=[f"t{number}"])
     pages, path = [], "/v1/sessions?limit=2&by=created&order=oldest"
     while path:
-        response = await ada.send("GET", path)
+        response = await ada.answer("GET", path)
         pages.append([one["id"] for one in response.json()["sessions"]])
         path = response.links["next"]["url"] if "next" in response.links else ""
     assert pages == [["s0", "s1"], ["s2", "s3"], ["s4"]]
@@ -100,9 +103,9 @@ async def test_a_cursor_belongs_to_its_key(api: Api, ada: Client) -> None:
         await create(ada, f"s{number}")
     cursor = (await ada.call("GET", "/v1/sessions?limit=1"))["cursor"]
     await ada.call("GET", f"/v1/sessions?limit=1&cursor={cursor}")
-    refused = await api.client("admin").problem(400, "GET", f"/v1/sessions?limit=1&cursor={cursor}")
+    refused = await api.client("admin").call("GET", f"/v1/sessions?limit=1&cursor={cursor}", 400)
     assert refused["errors"][0]["field"] == "cursor"
-    await ada.problem(400, "GET", "/v1/sessions?limit=1&cursor=nonsense")
+    await ada.call("GET", "/v1/sessions?limit=1&cursor=nonsense", 400)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ async def test_bad_input_is_refused_by_field_and_nothing_is_stored(
     ada: Client, method: str, path: str, body: Any, field: str
 ) -> None:
     await create(ada)
-    document = await ada.problem(400, method, path, body)
+    document = await ada.call(method, path, 400, json=body)
     assert field in [one["field"] for one in document["errors"]]
     assert (await ada.call("GET", S))["message_count"] == 0
     assert len((await ada.call("GET", "/v1/sessions"))["sessions"]) == 1
@@ -152,7 +155,7 @@ async def test_a_problem_names_what_was_not_found(ada: Client) -> None:
         ("GET", f"{S}/messages/none", {"message_id": "none"}),
         ("GET", "/v1/documents/item?scope=user:ada&key=none", {"key": "none"}),
     ):
-        problem = await ada.problem(404, method, path)
+        problem = await ada.call(method, path, 404)
         assert {name: problem[name] for name in named} == named, path
         assert "entry_id" not in problem, path
 
@@ -163,8 +166,8 @@ async def test_a_reader_reads_and_changes_nothing(api: Api, ada: Client) -> None
     reader = api.client("reader")
     for path in ("", "/messages", "/context", "/window", "/state", "/tasks", "/runs", "/compactions"):
         await reader.call("GET", f"{S}{path}")
-    await reader.call("POST", f"{S}/context", {})
-    await reader.call("POST", f"{S}/search", {"query": "hello"})
+    await reader.call("POST", f"{S}/context", json={})
+    await reader.call("POST", f"{S}/search", json={"query": "hello"})
     refused: list[tuple[str, str, Any]] = [
         ("POST", "/v1/sessions", {}),
         ("PATCH", S, {"title": "x"}),
@@ -175,7 +178,7 @@ async def test_a_reader_reads_and_changes_nothing(api: Api, ada: Client) -> None
         ("DELETE", f"{S}/runs/r", None),
     ]
     for method, path, body in refused:
-        assert (await reader.problem(403, method, path, body))["code"] == "forbidden"
+        assert (await reader.call(method, path, 403, json=body))["code"] == "forbidden"
     assert await window(ada) == ["hello"]
 
 
@@ -184,12 +187,12 @@ async def test_another_tenant_finds_nothing(api: Api, ada: Client) -> None:
     await append(ada, "hello")
     other = api.client("operator", "globex")
     for method, path in (("GET", S), ("GET", f"{S}/messages"), ("DELETE", S), ("POST", f"{S}/pop")):
-        there = await other.problem(404, method, path)
-        absent = await other.problem(404, method, path.replace("trip", "none"))
+        there = await other.call(method, path, 404)
+        absent = await other.call(method, path.replace("trip", "none"), 404)
         without = {"detail": "", "error": "", "session_id": ""}
         assert there | without == absent | without
     assert (await other.call("GET", "/v1/sessions"))["sessions"] == []
-    assert (await other.call("POST", "/v1/messages/search", {"query": "hello"}))["hits"] == []
+    assert (await other.call("POST", "/v1/messages/search", json={"query": "hello"}))["hits"] == []
 
 
 async def test_a_key_of_some_scopes_has_the_sessions_of_its_users(api: Api, ada: Client) -> None:
@@ -197,11 +200,11 @@ async def test_a_key_of_some_scopes_has_the_sessions_of_its_users(api: Api, ada:
     await create(ada, "his", user="bob")
     only_ada = api.client("writer", "acme", "user:ada")
     assert [one["id"] for one in (await only_ada.call("GET", "/v1/sessions"))["sessions"]] == ["hers"]
-    await only_ada.problem(404, "GET", "/v1/sessions/his")
-    await only_ada.problem(404, "POST", "/v1/sessions/his/pop")
-    made = await only_ada.call("POST", "/v1/sessions", {"user": "ada"}, status=201)
+    await only_ada.call("GET", "/v1/sessions/his", 404)
+    await only_ada.call("POST", "/v1/sessions/his/pop", 404)
+    made = await only_ada.call("POST", "/v1/sessions", 201, json={"user": "ada"})
     assert made["user"] == "ada"
-    await only_ada.problem(403, "POST", "/v1/sessions", {"user": "bob"})
+    await only_ada.call("POST", "/v1/sessions", 403, json={"user": "bob"})
 
 
 # -- messages --------------------------------------------------------------------------
@@ -231,15 +234,15 @@ async def test_messages_of_a_framework_come_back_as_they_were_appended(
     ada: Client, format: str, originals: list[Any]
 ) -> None:
     body = {"messages": originals, "format": format, "user": "ada"}
-    await ada.call("POST", f"{S}/messages", body, status=201)
+    await ada.call("POST", f"{S}/messages", 201, json=body)
     for path in ("context", "window", "messages"):
         shown = await ada.call("GET", f"{S}/{path}?format={format}")
         assert shown["messages"] == originals, path
         assert shown["without_equivalent"] == []
     asked = {"budget": 1000, "format": format, "tools": [{"name": "weather"}]}
-    assert (await ada.call("POST", f"{S}/context", asked))["messages"] == originals
+    assert (await ada.call("POST", f"{S}/context", json=asked))["messages"] == originals
     assert (await ada.call("GET", f"{S}/messages?format=original"))["messages"]
-    assert (await ada.call("POST", f"{S}/pop", {"n": 1}))["messages"] == originals[-1:]
+    assert (await ada.call("POST", f"{S}/pop", json={"n": 1}))["messages"] == originals[-1:]
 
 
 async def test_a_message_is_read_changed_erased_and_streamed_by_its_id(ada: Client) -> None:
@@ -250,11 +253,11 @@ async def test_a_message_is_read_changed_erased_and_streamed_by_its_id(ada: Clie
     assert await window(ada) == ["one, and more", "two"]
     item = await ada.call("GET", f"{S}/messages/m1")
     assert (item["number"], item["message"]["content"]) == (1, "one, and more")
-    changed = await ada.call("PATCH", f"{S}/messages/m1", {"content": "1", "metadata": {"a": 1}})
+    changed = await ada.call("PATCH", f"{S}/messages/m1", json={"content": "1", "metadata": {"a": 1}})
     assert (changed["content"], changed["metadata"]) == ("1", {"a": 1})
     assert await ada.call("DELETE", f"{S}/messages/m1") == {"erased": True}
-    await ada.problem(404, "DELETE", f"{S}/messages/m1")
-    await ada.problem(404, "GET", f"{S}/messages/m1")
+    await ada.call("DELETE", f"{S}/messages/m1", 404)
+    await ada.call("GET", f"{S}/messages/m1", 404)
     assert await window(ada) == ["two"]
 
 
@@ -263,23 +266,23 @@ async def test_a_repeated_append_stores_nothing_twice(ada: Client) -> None:
     headers = {"Idempotency-Key": "turn-1"}
     first = await append(ada, "hello")
     body = {"messages": [{"role": "user", "content": "again"}]}
-    made = [await ada.call("POST", f"{S}/messages", body, status=201, headers=headers) for _ in range(3)]
+    made = [await ada.call("POST", f"{S}/messages", 201, json=body, headers=headers) for _ in range(3)]
     assert made[0] == made[1] == made[2]
     assert await window(ada) == ["hello", "again"]
     other = {"messages": [{"role": "user", "content": "other"}]}
-    await ada.problem(422, "POST", f"{S}/messages", other, headers=headers)
+    await ada.call("POST", f"{S}/messages", 422, json=other, headers=headers)
     assert first[0]["id"] != made[0]["messages"][0]["id"]
 
 
 async def test_an_append_creates_the_session_unless_told_otherwise(ada: Client) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}]}
-    await ada.problem(404, "POST", f"{S}/messages", {**body, "create": False})
-    await ada.call("POST", f"{S}/messages", {**body, "user": "ada", "system": "Be kind."}, status=201)
+    await ada.call("POST", f"{S}/messages", 404, json={**body, "create": False})
+    await ada.call("POST", f"{S}/messages", 201, json={**body, "user": "ada", "system": "Be kind."})
     assert (await ada.call("GET", S))["user"] == "ada"
-    wrong = await ada.problem(409, "POST", f"{S}/messages", {**body, "user": "bob"})
+    wrong = await ada.call("POST", f"{S}/messages", 409, json={**body, "user": "bob"})
     assert wrong["code"] == "session_owner_mismatch"
     assert await window(ada) == ["hi"]
-    await ada.problem(404, "GET", "/v1/sessions/none/context")
+    await ada.call("GET", "/v1/sessions/none/context", 404)
     assert len((await ada.call("GET", "/v1/sessions"))["sessions"]) == 1
 
 
@@ -287,23 +290,23 @@ async def test_the_state_of_a_session_changes_with_messages(ada: Client) -> None
     await create(ada)
     assert await ada.call("GET", f"{S}/state") == {"state": {}, "version": None}
     await append(ada, "hello", state={"step": 1}, state_version="ABSENT")
-    seen = await ada.send("GET", f"{S}/state")
+    seen = await ada.answer("GET", f"{S}/state")
     version = seen.json()["version"]
     assert (seen.json()["state"], seen.headers["etag"]) == ({"step": 1}, f'"{version}"')
     await append(ada, "more", state={"step": 2}, state_version=version)
     body = {"messages": [], "state": {"step": 3}, "state_version": version}
-    assert (await ada.problem(409, "POST", f"{S}/messages", body))["code"] == "version_conflict"
+    assert (await ada.call("POST", f"{S}/messages", 409, json=body))["code"] == "version_conflict"
     assert (await ada.call("GET", f"{S}/state"))["state"] == {"step": 2}
 
 
 async def test_messages_are_found_in_one_session_and_in_all(ada: Client) -> None:
     await append(ada, "We hike in Madeira", "The hotel is blue", user="ada")
     await append(ada, "Madeira wine", session="/v1/sessions/wine", user="bob")
-    here = await ada.call("POST", f"{S}/search", {"query": "Madeira"})
+    here = await ada.call("POST", f"{S}/search", json={"query": "Madeira"})
     assert [hit["item"]["message"]["content"] for hit in here["hits"]] == ["We hike in Madeira"]
-    everywhere = await ada.call("POST", "/v1/messages/search", {"query": "Madeira"})
+    everywhere = await ada.call("POST", "/v1/messages/search", json={"query": "Madeira"})
     assert {hit["session_id"] for hit in everywhere["hits"]} == {"trip", "wine"}
-    bobs = await ada.call("POST", "/v1/messages/search", {"query": "Madeira", "user": "bob", "limit": 5})
+    bobs = await ada.call("POST", "/v1/messages/search", json={"query": "Madeira", "user": "bob", "limit": 5})
     assert {hit["session_id"] for hit in bobs["hits"]} == {"wine"}
 
 
@@ -319,50 +322,50 @@ async def test_a_window_is_replaced_whatever_other_requests_have_read(api: Api, 
     await append(ada, "c")
     await asyncio.gather(window(ada), window(ada))
     new = {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "z"}]}
-    await asyncio.create_task(ada.call("PUT", f"{S}/window", new))
+    await asyncio.create_task(ada.call("PUT", f"{S}/window", json=new))
     assert await window(ada) == ["a", "z"]
 
 
 async def test_a_window_is_replaced_as_it_was_read(ada: Client) -> None:
     await create(ada)
     await append(ada, "a", "b")
-    read = await ada.send("GET", f"{S}/window")
+    read = await ada.answer("GET", f"{S}/window")
     tag = read.headers["ETag"]
     assert tag == f'"{read.json()["window_version"]}"'
-    assert (await ada.send("GET", f"{S}/window", headers={"If-None-Match": tag})).status_code == 304
-    assert "ETag" not in (await ada.send("GET", f"{S}/window?last=1")).headers
+    assert (await ada.answer("GET", f"{S}/window", headers={"If-None-Match": tag})).status_code == 304
+    assert "ETag" not in (await ada.answer("GET", f"{S}/window?last=1")).headers
     new = {"messages": [*read.json()["messages"][1:], {"role": "user", "content": "c"}]}
     await append(ada, "late")
-    problem = await ada.problem(412, "PUT", f"{S}/window", new, headers={"If-Match": tag})
+    problem = await ada.call("PUT", f"{S}/window", 412, json=new, headers={"If-Match": tag})
     assert problem["code"] == "version_conflict"
     assert await window(ada) == ["a", "b", "late"]
     assert problem["current_version"] == (await ada.call("GET", f"{S}/window"))["window_version"]
     tag = f'"{problem["current_version"]}"'
-    await ada.call("PUT", f"{S}/window", new, headers={"If-Match": tag})
+    await ada.call("PUT", f"{S}/window", json=new, headers={"If-Match": tag})
     assert await window(ada) == ["b", "c"]
-    await ada.problem(412, "PUT", f"{S}/window", new, headers={"If-Match": tag})
-    await ada.problem(400, "PUT", f"{S}/window", new, headers={"If-Match": "W/weak"})
+    await ada.call("PUT", f"{S}/window", 412, json=new, headers={"If-Match": tag})
+    await ada.call("PUT", f"{S}/window", 400, json=new, headers={"If-Match": "W/weak"})
 
 
 async def test_messages_leave_the_window_and_come_back(ada: Client) -> None:
     await create(ada, system="Be kind.")
     names = [one["id"] for one in await append(ada, "a", "b", "c", "d")]
     message = f"{S}/messages/{names[1]}"
-    assert await ada.call("POST", f"{message}/exclude", {"reason": "noise"}) == {"excluded": True}
+    assert await ada.call("POST", f"{message}/exclude", json={"reason": "noise"}) == {"excluded": True}
     assert await window(ada) == ["a", "c", "d"]
     assert (await ada.call("GET", message))["excluded"] == "noise"
     assert await ada.call("POST", f"{message}/restore") == {"restored": True}
     assert await ada.call("POST", f"{message}/restore") == {"restored": False}
-    assert await ada.call("POST", f"{S}/pop", {"n": 2}) == {
+    assert await ada.call("POST", f"{S}/pop", json={"n": 2}) == {
         "messages": [{"role": "user", "content": "c"}, {"role": "user", "content": "d"}]
     }
-    place = await ada.call("POST", f"{S}/checkpoints", {"name": "before"}, status=201)
+    place = await ada.call("POST", f"{S}/checkpoints", 201, json={"name": "before"})
     await append(ada, "e")
-    rolled = await ada.call("POST", f"{S}/roll-back", {"checkpoint": place})
+    rolled = await ada.call("POST", f"{S}/roll-back", json={"checkpoint": place})
     assert (rolled, await window(ada)) == ({"removed": 1}, ["a", "b"])
-    await ada.problem(400, "POST", f"{S}/roll-back", {"checkpoint": {**place, "more": 1}})
+    await ada.call("POST", f"{S}/roll-back", 400, json={"checkpoint": {**place, "more": 1}})
     replaced = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "z"}]
-    await ada.call("PUT", f"{S}/window", {"messages": replaced})
+    await ada.call("PUT", f"{S}/window", json={"messages": replaced})
     assert await window(ada) == ["a", "z"]
     assert await ada.call("POST", f"{S}/clear") == {"removed": 2}
     assert await window(ada) == []
@@ -373,7 +376,7 @@ async def test_messages_leave_the_window_and_come_back(ada: Client) -> None:
 
 
 async def test_an_interrupted_call_is_repaired(ada: Client) -> None:
-    await ada.call("POST", f"{S}/messages", {"messages": [CALL]}, status=201)
+    await ada.call("POST", f"{S}/messages", 201, json={"messages": [CALL]})
     assert (await ada.call("GET", f"{S}/window"))["interrupted"] == ["c1"]
     made = (await ada.call("POST", f"{S}/repair-tool-calls"))["messages"]
     assert [one["tool_call_id"] for one in made] == ["c1"]
@@ -384,17 +387,17 @@ async def test_a_summary_replaces_only_the_messages_that_it_covers(ada: Client) 
     await create(ada)
     names = [one["id"] for one in await append(ada, "a", "b", "c", "d")]
     body = {"summary": "a, then b", "last_id": names[1], "keep_last": 1}
-    refused = await ada.problem(409, "POST", f"{S}/compactions", body)
+    refused = await ada.call("POST", f"{S}/compactions", 409, json=body)
     assert refused["existing_id"] == names[2]
     assert await window(ada) == ["a", "b", "c", "d"]
-    made = await ada.call("POST", f"{S}/compactions", {**body, "keep_last": 2}, status=201)
+    made = await ada.call("POST", f"{S}/compactions", 201, json={**body, "keep_last": 2})
     assert made["archived_ids"] == names[:2]
     shown = await ada.call("GET", f"{S}/context?layered=true")
     assert [one["content"] for one in shown["messages"]] == ["a, then b", "c", "d"]
     assert [one["id"] for one in (await ada.call("GET", f"{S}/compactions"))["compactions"]] == [made["id"]]
     archived = await ada.call("GET", f"{S}/messages?archived_by={made['id']}")
     assert [item["message"]["id"] for item in archived["items"]] == names[:2]
-    await ada.problem(400, "POST", f"{S}/compactions", {**body, "summary": " ", "last_id": names[2]})
+    await ada.call("POST", f"{S}/compactions", 400, json={**body, "summary": " ", "last_id": names[2]})
 
 
 @pytest.mark.parametrize(
@@ -409,14 +412,14 @@ async def test_a_summary_replaces_only_the_messages_that_it_covers(ada: Client) 
 async def test_a_policy_compacts_a_long_window(ada: Client, by: str, settings: Any) -> None:
     await create(ada)
     body = {"by": by, "settings": settings}
-    assert await ada.call("POST", f"{S}/compact-if-needed", body) == {"compaction": None}
+    assert await ada.call("POST", f"{S}/compact-if-needed", json=body) == {"compaction": None}
     turns = [
         {"role": role, "content": f"the {role} talks about topic {number}"}
         for number in range(9)
         for role in ("user", "assistant")
     ]
-    await ada.call("POST", f"{S}/messages", {"messages": turns}, status=201)
-    made = (await ada.call("POST", f"{S}/compact-if-needed", body))["compaction"]
+    await ada.call("POST", f"{S}/messages", 201, json={"messages": turns})
+    made = (await ada.call("POST", f"{S}/compact-if-needed", json=body))["compaction"]
     assert made["messages_after"] < made["messages_before"]
     assert len(await window(ada)) < 18
 
@@ -424,16 +427,16 @@ async def test_a_policy_compacts_a_long_window(ada: Client, by: str, settings: A
 async def test_a_session_ends_forks_and_resumes(ada: Client) -> None:
     await create(ada, title="One")
     names = [one["id"] for one in await append(ada, "a", "b")]
-    fork = await ada.call("POST", f"{S}/fork", {"at": names[0], "new_session_id": "other"}, status=201)
+    fork = await ada.call("POST", f"{S}/fork", 201, json={"at": names[0], "new_session_id": "other"})
     assert (fork["id"], fork["title"]) == ("other", "One")
     assert fork["metadata"]["forked_from"]["session_id"] == "trip"
     assert await window(ada, "/v1/sessions/other") == ["a"]
     headers = {"Idempotency-Key": "fork"}
-    forks = [await ada.call("POST", f"{S}/fork", {}, status=201, headers=headers) for _ in range(2)]
+    forks = [await ada.call("POST", f"{S}/fork", 201, json={}, headers=headers) for _ in range(2)]
     assert forks[0]["id"] == forks[1]["id"]
     assert (await ada.call("POST", f"{S}/end"))["waiting"] == []
     assert (await ada.call("GET", S))["status"] == "ended"
-    await ada.problem(409, "POST", f"{S}/messages", {"messages": [{"role": "user", "content": "x"}]})
+    await ada.call("POST", f"{S}/messages", 409, json={"messages": [{"role": "user", "content": "x"}]})
     assert await ada.call("POST", f"{S}/resume") == {"resumed": True}
     assert await ada.call("POST", f"{S}/archive") == {"archived": True}
     assert await ada.call("POST", f"{S}/archive") == {"archived": False}
@@ -444,26 +447,26 @@ async def test_a_session_ends_forks_and_resumes(ada: Client) -> None:
 
 async def test_tasks_and_runs_of_a_session(ada: Client) -> None:
     await create(ada)
-    task = await ada.call("PUT", f"{S}/tasks/t%2F1", {"title": "Book", "status": "in_progress"})
+    task = await ada.call("PUT", f"{S}/tasks/t%2F1", json={"title": "Book", "status": "in_progress"})
     assert (task["id"], task["session_id"]) == ("t/1", "trip")
     assert (await ada.call("GET", f"{S}/tasks/t%2F1")) == task
     assert [one["id"] for one in (await ada.call("GET", f"{S}/tasks?status=in_progress"))["tasks"]] == ["t/1"]
     new = [{"id": "t2", "title": "Pack"}, {"id": "t3", "title": "Go", "parent_id": "t2"}]
-    assert [one["id"] for one in (await ada.call("PUT", f"{S}/tasks", {"tasks": new}))["tasks"]] == [
+    assert [one["id"] for one in (await ada.call("PUT", f"{S}/tasks", json={"tasks": new}))["tasks"]] == [
         "t2",
         "t3",
     ]
-    await ada.problem(404, "GET", f"{S}/tasks/t%2F1")
+    await ada.call("GET", f"{S}/tasks/t%2F1", 404)
     assert await ada.call("DELETE", f"{S}/tasks/t2") == {"deleted": True}
-    await ada.problem(404, "DELETE", f"{S}/tasks/t2")
+    await ada.call("DELETE", f"{S}/tasks/t2", 404)
 
-    run = await ada.call("PUT", f"{S}/runs/r1", {"child_id": "trip/search", "status": "running"})
+    run = await ada.call("PUT", f"{S}/runs/r1", json={"child_id": "trip/search", "status": "running"})
     assert run["mode"] == "foreground"
     assert (await ada.call("GET", f"{S}/runs/r1")) == run
     for path in (f"{S}/runs", "/v1/runs?session_id=trip", "/v1/runs?child_id=trip/search"):
         assert [one["id"] for one in (await ada.call("GET", path))["runs"]] == ["r1"]
     assert await ada.call("DELETE", f"{S}/runs/r1") == {"deleted": True}
-    await ada.problem(404, "GET", f"{S}/runs/r1")
+    await ada.call("GET", f"{S}/runs/r1", 404)
 
 
 @pytest.mark.behaviour("D126", "D127")
@@ -496,9 +499,7 @@ async def test_fifty_clients_append_to_one_session(tmp_path: Path) -> None:
                 body = {"messages": [{"role": "user", "content": f"{number} {at}"}], "user": f"u{number}"}
                 headers = {"Idempotency-Key": f"{number}-{at}"}
                 for _ in range(2):  # as a client that missed the first response
-                    await client.call(
-                        "POST", "/v1/sessions/shared/messages", body, status=201, headers=headers
-                    )
+                    await client.call("POST", "/v1/sessions/shared/messages", 201, json=body, headers=headers)
 
         await asyncio.gather(*(work(number) for number in range(50)))
         page = await api.client().call("GET", "/v1/sessions/shared/messages?limit=1000")

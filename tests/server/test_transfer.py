@@ -14,7 +14,8 @@ from typing import Any
 import uvicorn
 
 from memory import Memory
-from tests.server.api import Api, Client, open_api
+from tests.server.api import Api, open_api
+from tests.server.support import Client
 
 EXPORT, IMPORT = "/v1/admin/export", "/v1/admin/import"
 LINES = {"Content-Type": "application/jsonl"}
@@ -33,7 +34,7 @@ async def fill(memory: Memory) -> None:
 
 
 async def lines_of(client: Client, query: str = "") -> list[Any]:
-    response = await client.send("GET", f"{EXPORT}{query}")
+    response = await client.answer("GET", f"{EXPORT}{query}")
     assert response.status_code == 200
     assert response.headers["content-type"] == "application/jsonl"
     return [json.loads(line) for line in response.text.splitlines()]
@@ -42,7 +43,7 @@ async def lines_of(client: Client, query: str = "") -> list[Any]:
 async def test_an_export_of_one_tenant_is_imported_into_another(api: Api) -> None:
     await fill(api.memory)
     acme, other = api.client("admin"), api.client("admin", "globex")
-    exported = await acme.send("GET", EXPORT)
+    exported = await acme.answer("GET", EXPORT)
     assert [json.loads(line) for line in exported.text.splitlines()] == [
         line async for line in api.memory.admin.export()
     ]
@@ -74,20 +75,20 @@ async def test_a_part_is_exported_by_scope_and_filter(api: Api) -> None:
         ("?filter=x", "filter"),
         ("?scop=user:ada", "scop"),
     ):
-        refused = await admin.problem(400, "GET", f"{EXPORT}{query}")
+        refused = await admin.call("GET", f"{EXPORT}{query}", 400)
         assert [one["field"] for one in refused["errors"]] == [field]
 
 
 async def test_a_bad_line_imports_nothing(api: Api) -> None:
     admin = api.client("admin")
     body = b'{"role": "user", "content": "hello"}\nno json\n'
-    refused = await admin.problem(400, "POST", f"{IMPORT}?scope=user:ada", content=body, headers=LINES)
+    refused = await admin.call("POST", f"{IMPORT}?scope=user:ada", 400, content=body, headers=LINES)
     assert "2" in refused["detail"]
     assert await api.memory.browse() == []
     report = await admin.call("POST", f"{IMPORT}?scope=user:ada&skip_bad=true", content=body, headers=LINES)
     assert (report["imported"], report["skipped_lines"]) == (1, [2])
-    await admin.problem(400, "POST", f"{IMPORT}?same_ids=true&revive=true", content=b"", headers=LINES)
-    await admin.problem(400, "POST", f"{IMPORT}?skipbad=true", content=b"", headers=LINES)
+    await admin.call("POST", f"{IMPORT}?same_ids=true&revive=true", 400, content=b"", headers=LINES)
+    await admin.call("POST", f"{IMPORT}?skipbad=true", 400, content=b"", headers=LINES)
 
 
 async def test_an_import_is_a_stream_of_any_length(api: Api) -> None:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeAlias
 from memory.domain import validation
 from memory.domain.artifact import ANY_MEDIA_TYPE, Artifact, ArtifactPage, check_media_type, check_path
 from memory.domain.corrections import explain_guesses
-from memory.domain.errors import Conflict, InvalidInput, NotFound
+from memory.domain.errors import Conflict, InvalidInput, NotFound, RequestIdReused
 from memory.facade.arguments import id_of, whole
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import (
@@ -31,6 +31,8 @@ LIST_LIMIT = 50
 MOST_READ = 16 * 2**20
 PIECE = 4 * 2**20
 """Bytes that are read from a file at once."""
+HASHED_AT_ONCE = 256 * 1024
+"""Bytes that are hashed in a thread, because they would block the event loop."""
 
 Data: TypeAlias = bytes | bytearray | memoryview | os.PathLike[str] | BinaryIO | AsyncIterable[bytes]
 """The content of an artifact: bytes, the path of a file, an open file or a stream.
@@ -99,17 +101,26 @@ class Artifacts:
             asked["sha256"] = (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
         request = request_of_session("artifacts.put", tenant, session, request_id, asked)
         pieces, size = await _open_pieces(data)
+        content = None if request is None or "sha256" in asked else _HashedPieces(pieces)
 
         async def put(mark: RequestMark | None) -> Artifact:
+            given = pieces if content is None else content.read()
             return await engine.conversations.manifests.put(
-                tenant, session, named, kind, pieces, size, request=mark, writer=self._access.writer
+                tenant, session, named, kind, given, size, request=mark, writer=self._access.writer
             )
 
+        def note(made: Artifact) -> dict[str, Any]:
+            return {"artifact": made.id, "sha256": None if content is None else content.sha256}
+
         async def read(noted: Any) -> Artifact:
+            if content is not None and request is not None and noted.get("sha256") is not None:
+                await content.read_to_end()
+                if content.sha256 != noted["sha256"]:
+                    raise RequestIdReused(request.request_id)
             return artifact_of(await self._require_record((session, named)))
 
         try:
-            return await self._access.once(request, put, lambda made: {"artifact": made.id}, read)
+            return await self._access.once(request, put, note, read)
         finally:
             await pieces.aclose()
 
@@ -260,6 +271,28 @@ class Artifacts:
         if found is None:
             raise NotFound(": ".join(artifact) if isinstance(artifact, tuple) else artifact, "artifact")
         return found
+
+
+class _HashedPieces:
+    """Pieces of a file, and their SHA-256 once all of them were read."""
+
+    def __init__(self, pieces: AsyncIterable[bytes]) -> None:
+        self._pieces = pieces
+        self.sha256: str | None = None
+
+    async def read(self) -> AsyncGenerator[bytes, None]:
+        found = hashlib.sha256()
+        async for piece in self._pieces:
+            if len(piece) < HASHED_AT_ONCE:
+                found.update(piece)
+            else:
+                await asyncio.to_thread(found.update, piece)
+            yield piece
+        self.sha256 = found.hexdigest()
+
+    async def read_to_end(self) -> None:
+        async for _ in self.read():
+            pass
 
 
 async def _open_pieces(data: object) -> tuple[AsyncGenerator[bytes, None], int | None]:

@@ -10,17 +10,18 @@ from memory.commands.schema import DESCRIPTION, NAME, PARAMETERS
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import PASSES
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import InvalidInput, MemoryTiersError, RequestIdReused
 from memory.domain.scope import Scope
 from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.resources.command_context import MemoryCommandContext
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.build import as_advisor
-from memory.facade.runtime.request_ids import check_request_id
+from memory.facade.runtime.request_ids import check_request_id, request_of
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import preferences
 from memory.facade.write_options import WriteOptions
+from memory.orchestrator.storage.requests import Request
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor, Prompt
 
@@ -101,11 +102,14 @@ class Commands:
             request_id: Your id for this text, 1 to 200 bytes. A repeat with the same id
                 within 24 hours changes nothing twice. Its answers say what is stored
                 now, so a command may be told that its change was made already.
+
+        Raises:
+            Conflict: `request_id` was used for another text.
         """
         self._access.check_process()
         if not isinstance(text, str):
             raise InvalidInput("text", f"must be text, not {type(text).__name__}")
-        into, wanted = scope_of(scope), _profile(profile)
+        into, wanted, request = scope_of(scope), _profile(profile), _request_id(request_id)
         readable = self._access.readable_scopes(_reads(reads, into))
         reach = MemoryCommandContext(
             self._access,
@@ -117,9 +121,25 @@ class Commands:
             flag("profile.search_expand", wanted.get("search_expand", False)),
             _enrichment_options(wanted),
             None if advisor is None else as_advisor(advisor),
-            _request_id(request_id),
+            request,
         )
+        await self._refuse_other_text(request_of("commands.run", request, {"text": text, "scope": into.text}))
         return await answer(reach, text)
+
+    async def _refuse_other_text(self, request: Request | None) -> None:
+        """Raise if the id was used for another text; commands tell other failures."""
+        if request is None:
+            return
+
+        async def note(_: object) -> None:
+            return None
+
+        try:
+            await self._access.once(request, note, lambda _: {}, note)
+        except RequestIdReused:
+            raise
+        except MemoryTiersError:
+            pass
 
     def schema(self, format: ToolFormat = "openai") -> dict[str, Any]:
         """Return the command language as one tool for a model.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
+from memory.domain.errors import NotFound
 from memory.facade.arguments import id_of
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.request_ids import request_of
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, kind_of, reference_of
+from memory.orchestrator.storage.requests import RequestMark
 
 
 @guard_calls
@@ -43,8 +47,12 @@ class ShortIds:
         """
         return await self._access.engine.short_ids.of(self._access.tenant, _check_ids(ids), kind_of(kind))
 
-    async def resolve(self, text: str) -> NumberedItem | None:
+    async def resolve(self, text: str, *, request_id: str | None = None) -> NumberedItem | None:
         """Find what `#42`, `42` or a full id names; spaces around it are ignored.
+
+        Args:
+            request_id: The id of the request that needs it, such as a deletion. A
+                repeat finds what the first call found, also if it was deleted since.
 
         Returns:
             The kind, the full id and the short id, or None where nothing has this id.
@@ -53,7 +61,23 @@ class ShortIds:
         Raises:
             InvalidInput: The text is neither a short id nor a full id.
         """
-        return (await self.resolve_many([text]))[0]
+        if request_id is None:
+            return (await self.resolve_many([text]))[0]
+        [reference] = [reference_of(one) for one in _check_ids([text])]
+        request = request_of(f"short_ids.resolve {reference}", request_id, {})
+
+        async def find(mark: RequestMark | None) -> NumberedItem:
+            if (found := (await self.resolve_many([text]))[0]) is None:
+                raise NotFound(str(reference), "short id")
+            return found
+
+        async def read(noted: Any) -> NumberedItem:
+            return NumberedItem(**noted)
+
+        try:
+            return await self._access.once(request, find, NumberedItem.to_dict, read)
+        except NotFound:
+            return None
 
     async def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]:
         """Find what each text names, in order; see `resolve`. At most 1,000 at once."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from memory.domain import validation
@@ -16,6 +18,26 @@ from memory.orchestrator.storage.session_keys import scope_of
 MAX_REQUEST_ID_BYTES = 255
 _NOT_ASKED = ("consistency", "request_id", "resolve")
 """The options of a write that do not change what it stores, or have no stable text."""
+
+
+_CONTENT: ContextVar[str | None] = ContextVar("content of a server's request", default=None)
+
+
+@contextmanager
+def requests_with(content: str | None) -> Iterator[None]:
+    """Let what a server was sent belong to the requests of the calls within.
+
+    It takes more from it than arguments, such as the text that a function returns. So a
+    `request_id` that is used with other content is refused.
+
+    Args:
+        content: A digest of it.
+    """
+    before = _CONTENT.set(content)
+    try:
+        yield
+    finally:
+        _CONTENT.reset(before)
 
 
 def check_request_id(value: object) -> str | None:
@@ -35,8 +57,11 @@ def request_of(
     operation: str, request_id: object, asked: Mapping[str, Any], about: Iterable[str] = ()
 ) -> Request | None:
     """Return the request of a call, or None if it has no request id."""
-    checked = check_request_id(request_id)
-    return None if checked is None else Request.of(operation, checked, asked, about)
+    if (checked := check_request_id(request_id)) is None:
+        return None
+    if (content := _CONTENT.get()) is not None:
+        asked = {**asked, "content": content}
+    return Request.of(operation, checked, asked, about)
 
 
 def request_about(

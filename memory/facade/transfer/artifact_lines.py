@@ -20,6 +20,7 @@ from typing import Any
 from memory.domain import validation
 from memory.domain.artifact import check_media_type, check_path
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
+from memory.domain.provenance import WRITTEN_BY, check_name
 from memory.orchestrator.conversations.blobs.manifests import CHUNK_BYTES, Manifests, artifact_of
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.record import Record
@@ -49,6 +50,8 @@ class ArtifactLine:
     media_type: str
     size: int
     sha256: str
+    written_by: str | None = None
+    """The caller of a server that stored it, as the file claims."""
 
     @property
     def scope(self) -> str:
@@ -82,6 +85,7 @@ async def exported_artifact(manifests: Manifests, manifest: Record) -> AsyncIter
         yield {
             "format": ARTIFACT_FORMAT,
             **{name: getattr(artifact, name) for name in _SAID if name != "format"},
+            **({} if artifact.written_by is None else {WRITTEN_BY: artifact.written_by}),
         }
         try:
             async for data in manifests.stream(there):
@@ -114,6 +118,7 @@ def artifact_line(found: Mapping[str, Any], line: int) -> ArtifactLine:
         check_media_type(found["media_type"]),
         _count("size", found["size"]),
         digest,
+        check_name("source", found.get(WRITTEN_BY)),
     )
 
 

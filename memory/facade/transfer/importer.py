@@ -511,7 +511,7 @@ class Import:
                 item.sha256,
                 item.size,
                 pieces,
-                self._access.writer,
+                self._access.writer or item.written_by,
             )
         finally:
             await pieces.aclose()

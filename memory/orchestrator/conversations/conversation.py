@@ -48,6 +48,7 @@ from memory.orchestrator.conversations.window.replacing import (
     Replacement,
     WindowChanged,
     WindowGuard,
+    begin_edits,
 )
 from memory.orchestrator.conversations.window_exits import WindowExitResult
 from memory.orchestrator.storage.collections import MESSAGES
@@ -290,8 +291,8 @@ class Conversation(WindowCompaction):
                 events = await self._log.append(decide) if new or change is not None else []
                 if guard is not None:
                     guard.note(events)
-                    if again:
-                        guard.begin(await self._log.load())
+                    if again and not guard.is_passed:
+                        guard.note(await self._log.append(guard.with_check(begin_edits)))
                 appended = [event for event in events if event.type is EventType.MESSAGE]
                 self._note_writes(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}

@@ -11,9 +11,10 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.enrichment import NOTES
-from memory.domain.entry import ImportedDraft
+from memory.domain.entry import Entry, ImportedDraft
 from memory.domain.errors import InvalidInput, RejectedByGate, StoreUnavailable
 from memory.domain.filters import Filter
+from memory.domain.provenance import names_server_caller
 from memory.domain.scope import Scope, Subtree
 from memory.domain.time import EPOCH
 from memory.orchestrator.conversations.blobs.large_texts import chunk_key, chunks_of
@@ -484,13 +485,15 @@ def _says_the_same(there: Record, record: Record) -> bool:
     """Return whether both are the same version of an entry, in any tier.
 
     References to artifacts are ignored: a deleted artifact is cleared without a new
-    version.
+    version. So are the callers of servers that wrote or imported it.
     """
-    one, other = (
-        entry_of(replace(row, tier=record.tier)).model_copy(update={"artifact_id": None})
-        for row in (there, record)
-    )
+    one, other = (_as_compared(entry_of(replace(row, tier=record.tier))) for row in (there, record))
     return there.version == record.version and one == other
+
+
+def _as_compared(entry: Entry) -> Entry:
+    origins = [one for one in entry.origins or () if not names_server_caller(one)]
+    return entry.model_copy(update={"artifact_id": None, "origins": origins})
 
 
 def _put_fate(row: Record, outcome: Outcome) -> RestoreResult:

@@ -20,6 +20,7 @@ from memory.domain.errors import (
     InvalidInput,
     LegalHoldActive,
     NotFound,
+    RequestIdReused,
     VersionConflict,
 )
 from memory.domain.scope import Scope, Subtree
@@ -76,6 +77,14 @@ class ApiKey:
     def scope_objects(self) -> tuple[Scope | Subtree, ...] | None:
         """The scopes and subtrees; None for the whole tenant."""
         return tuple(map(scope_or_subtree, self.scopes)) or None
+
+    @property
+    def creation(self) -> tuple[object, ...]:
+        """What a call that creates the key has asked for."""
+        lasts = (
+            None if self.expires_at is None or self.created_at is None else self.expires_at - self.created_at
+        )
+        return (self.tenant, self.role, self.scopes, self.name, lasts)
 
     def is_active(self, now: datetime) -> bool:
         """Return whether the key is neither revoked nor expired."""
@@ -149,6 +158,7 @@ class KeyStore:
         Raises:
             InvalidInput: An argument is wrong.
             Conflict: A key has this id.
+            RequestIdReused: It was created with other arguments.
         """
         now = self._now()
         if expires_in is not None and expires_in <= timedelta():
@@ -175,6 +185,9 @@ class KeyStore:
                 KEYS, key.id, _value(key), expected_version=ABSENT, metadata=_index(key)
             )
         except VersionConflict:
+            there = await self.get(key.id)
+            if there is not None and there.creation != key.creation:
+                raise RequestIdReused(key.id) from None
             raise Conflict(
                 f"key {key.id} was created before, and its text was shown then. Rotate it for a new text",
                 key.id,

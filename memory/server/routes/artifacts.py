@@ -149,8 +149,9 @@ async def delete_artifact(
     artifact_id: str, caller: Writer, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Delete a file. Entries that point to it stay."""
-    wanted = await full_id(caller, artifact_id, "artifact")
-    if not await caller.memory.artifacts.delete(wanted, request_id=request_id_of(caller, idempotency_key)):
+    request_id = request_id_of(caller, idempotency_key)
+    wanted = await full_id(caller, artifact_id, "artifact", request_id=request_id)
+    if not await caller.memory.artifacts.delete(wanted, request_id=request_id):
         raise not_found("artifact", artifact_id)
     return json_response({"deleted": True, "id": wanted})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -64,12 +65,15 @@ async def create_entry(
     A `key` makes the entry addressable and the write repeatable. The answer has a block
     for all else that was done: `supersedes_manual`, `supersede` and `auto_tag`.
     """
-    options = await _options(caller, body)
-    expected = expects_absence(if_none_match) or expected_version(if_match)
+    request_id = request_id_of(caller, idempotency_key)
+    options = await _options(caller, body, request_id)
+    expected = expects_absence(if_none_match) or await expected_version(
+        if_match, lambda: _version_at(caller, options), request_id, creates=True
+    )
     wait, waited = wait_of(prefer), dict[str, str]()
     if wait is not None:
         options["consistency"], waited = "replicated", {"Preference-Applied": f"wait={wait:g}"}
-    options |= {"request_id": request_id_of(caller, idempotency_key), "expected_version": expected}
+    options |= {"request_id": request_id, "expected_version": expected}
     enriched = any(options.get(name, getattr(caller.memory.config.enrichment, name)) for name in PASSES)
     with named_here(**OF_LIBRARY):
         if enriched or options.get("supersedes"):
@@ -89,9 +93,10 @@ async def create_entries(
     caller: Writer, body: EntryBatch, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Store several entries, in order. All of them are checked before any is stored."""
-    drafts = [await _options(caller, one) for one in body.entries]
+    request_id = request_id_of(caller, idempotency_key)
+    drafts = [await _options(caller, one, request_id) for one in body.entries]
     with named_here(**OF_LIBRARY):
-        written = await caller.memory.write_many(drafts, request_id=request_id_of(caller, idempotency_key))
+        written = await caller.memory.write_many(drafts, request_id=request_id)
     return json_response({"versions": [entry_json(one) for one in written]}, 201)
 
 
@@ -139,10 +144,11 @@ async def change_entry(
     if_match: IfMatch = None,
 ) -> Response:
     """Change the given fields of an active entry. The version before is kept."""
-    wanted, expected = await full_id(caller, entry_id), expected_version(if_match)
-    changes = body.sent_fields()
+    request_id, changes = request_id_of(caller, idempotency_key), body.sent_fields()
+    wanted = await full_id(caller, entry_id, request_id=request_id)
+    expected = await expected_version(if_match, lambda: _version_of(caller, wanted), request_id)
     if "artifact_id" in changes:
-        changes["artifact_id"] = await _artifact_of(caller, changes["artifact_id"])
+        changes["artifact_id"] = await _artifact_of(caller, changes["artifact_id"], request_id)
     if "tags" in changes and changes["tags"] is None:
         raise bad_request("tags", "must be a list. Send [] to remove all")
     if not changes and expected is None:
@@ -154,7 +160,7 @@ async def change_entry(
             wanted,
             **changes,
             expected_version=expected,
-            request_id=request_id_of(caller, idempotency_key),
+            request_id=request_id,
         )
     return json_response(entry_json(found), headers={"ETag": etag_of(found.version)})
 
@@ -164,12 +170,10 @@ async def delete_entry(
     entry_id: str, caller: Writer, idempotency_key: IdempotencyKey = None, if_match: IfMatch = None
 ) -> Response:
     """Delete an entry with its versions and relations. A second deletion finds none."""
-    wanted = await full_id(caller, entry_id)
-    gone = await caller.memory.delete(
-        wanted,
-        expected_version=expected_version(if_match),
-        request_id=request_id_of(caller, idempotency_key),
-    )
+    request_id = request_id_of(caller, idempotency_key)
+    wanted = await full_id(caller, entry_id, request_id=request_id)
+    expected = await expected_version(if_match, lambda: _version_of(caller, wanted), request_id)
+    gone = await caller.memory.delete(wanted, expected_version=expected, request_id=request_id)
     if not gone:
         raise not_found("entry", entry_id)
     return json_response({"deleted": True, "id": wanted, "kept": list(gone.kept)})
@@ -185,12 +189,13 @@ async def invalidate_entry(
 ) -> Response:
     """End the validity of an entry. It stays readable with `as_of`."""
     not_active = "entry not found or already invalidated"
-    wanted = await full_id(caller, entry_id, missing=not_active)
+    request_id = request_id_of(caller, idempotency_key)
+    wanted = await full_id(caller, entry_id, missing=not_active, request_id=request_id)
     ended = await caller.memory.entries.invalidate(
         wanted,
         None if body is None else body.when,
-        expected_version=expected_version(if_match),
-        request_id=request_id_of(caller, idempotency_key),
+        expected_version=await expected_version(if_match, lambda: _version_of(caller, wanted), request_id),
+        request_id=request_id,
     )
     if not ended:
         raise Problem(404, "not_found", not_active)
@@ -223,7 +228,7 @@ async def get_source_messages(entry_id: str, caller: Reader) -> Response:
     return json_response({"messages": [one.to_dict() for one in found]})
 
 
-async def _options(caller: Caller, body: NewEntry) -> dict[str, Any]:
+async def _options(caller: Caller, body: NewEntry, request_id: str | None) -> dict[str, Any]:
     """Return the arguments of a write."""
     given = body.sent_fields(without=("supersedes_ids",))
     given["scope"] = caller.write_scope if given.get("scope") is None else given["scope"]
@@ -235,16 +240,33 @@ async def _options(caller: Caller, body: NewEntry) -> dict[str, Any]:
     elif isinstance(given.get("conversation_id"), int):
         raise InvalidInput("conversation_id", "must be the id of a session, or 0 for none")
     if "artifact_id" in given:
-        given["artifact_id"] = await _artifact_of(caller, given["artifact_id"])
+        given["artifact_id"] = await _artifact_of(caller, given["artifact_id"], request_id)
     if body.supersedes_ids:
-        given["supersedes"] = [await _superseded_id(caller, one) for one in body.supersedes_ids]
+        given["supersedes"] = [await _superseded_id(caller, one, request_id) for one in body.supersedes_ids]
     return given
 
 
-async def _superseded_id(caller: Caller, reference: Reference) -> str:
+async def _version_of(caller: Caller, entry_id: str) -> str | None:
+    found = await caller.memory.get(entry_id)
+    return None if found is None else found.version
+
+
+async def _version_at(caller: Caller, options: Mapping[str, Any]) -> str | None:
+    """Return the version of the entry that a write with a `key` would change.
+
+    Raises:
+        Problem: The write has no key, and changes no entry.
+    """
+    if options.get("key") is None:
+        raise bad_request("If-Match", "needs a key in a write. Pass the key of the entry")
+    found = await caller.memory.get(scope=options["scope"], key=options["key"])
+    return None if found is None else found.version
+
+
+async def _superseded_id(caller: Caller, reference: Reference, request_id: str | None) -> str:
     """Return the full id of an entry to supersede; the write refuses unknown ones."""
     try:
-        return await full_id(caller, str(reference))
+        return await full_id(caller, str(reference), request_id=request_id)
     except Problem:
         shown = str(reference)[:64]
         raise bad_request(
@@ -252,13 +274,13 @@ async def _superseded_id(caller: Caller, reference: Reference) -> str:
         ) from None
 
 
-async def _artifact_of(caller: Caller, reference: Reference | None) -> str | None:
+async def _artifact_of(caller: Caller, reference: Reference | None, request_id: str | None) -> str | None:
     """Return the full id of a file; 0 and null mean none."""
     if reference in (None, 0, "0"):
         return None
     if isinstance(reference, int) and reference < 0:
         raise InvalidInput("artifact_id", f"must not be negative, as {reference} is")
     try:
-        return await full_id(caller, str(reference), "artifact")
+        return await full_id(caller, str(reference), "artifact", request_id=request_id)
     except Problem:
         raise bad_request("artifact_id", f"there is no artifact {str(reference)[:64]!r}") from None

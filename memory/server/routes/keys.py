@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from memory.domain.errors import RequestIdReused
 from memory.server.bodies import RequestBody
 from memory.server.callers import ROLES, Admin, Caller, Role
 from memory.server.identity import ApiKey, KeyStore, check_tenant
@@ -90,7 +91,7 @@ async def create_key(
     """Create a key. Its text is in the response, and nowhere else.
 
     A repeat with the same `Idempotency-Key` creates no second key. It answers 409 with
-    the id of the first one, whose text can be rotated.
+    the id of the first one, whose text can be rotated, or 422 for another body.
     """
     named = _tenant_of(caller, body.tenant) or caller.tenant
     if not caller.may(body.role):
@@ -98,14 +99,17 @@ async def create_key(
     if "scopes" in body.model_fields_set and not body.scopes:
         raise bad_request("scopes", "is empty. Name what the key sees, or leave it out for the whole tenant")
     key_id = None if key is None else key_id_of_request(caller.tenant, caller.key_id, key)
-    made, text = await _keys(request).create(
-        named,
-        body.role,
-        scopes=body.scopes,
-        name=body.name,
-        expires_in=None if body.expires is None else length_of("expires", body.expires),
-        key_id=key_id,
-    )
+    try:
+        made, text = await _keys(request).create(
+            named,
+            body.role,
+            scopes=body.scopes,
+            name=body.name,
+            expires_in=None if body.expires is None else length_of("expires", body.expires),
+            key_id=key_id,
+        )
+    except RequestIdReused:
+        raise RequestIdReused(str(key)) from None
     response.headers["Location"] = f"/v1/admin/keys/{made.id}"
     response.headers["Cache-Control"] = "no-store"
     return ShownKey(**made.to_dict(), key=text)

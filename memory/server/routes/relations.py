@@ -86,10 +86,9 @@ async def create_relation(
     caller: Writer, body: NewRelation, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Link two active entries. A link that exists is a conflict, with its id."""
-    source, target = await _end_of(caller, body.source_id), await _end_of(caller, body.target_id)
-    made = await caller.memory.relations.relate(
-        source, body.relation, target, request_id=request_id_of(caller, idempotency_key)
-    )
+    request_id = request_id_of(caller, idempotency_key)
+    source, target = [await _end_of(caller, one, request_id) for one in (body.source_id, body.target_id)]
+    made = await caller.memory.relations.relate(source, body.relation, target, request_id=request_id)
     return json_response(relation_json(made), 201)
 
 
@@ -170,9 +169,9 @@ async def get_density(entry_id: str, caller: Reader, scope: Scopes = None) -> Re
     return json_response(shown)
 
 
-async def _end_of(caller: Caller, reference: Reference) -> str:
+async def _end_of(caller: Caller, reference: Reference, request_id: str | None) -> str:
     """Return the full id of an end; an unknown one is refused as the library does."""
     try:
-        return await full_id(caller, str(reference))
+        return await full_id(caller, str(reference), request_id=request_id)
     except Problem:
         raise bad_request("relation", UNKNOWN_END) from None

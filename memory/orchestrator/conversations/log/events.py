@@ -53,6 +53,11 @@ class EventType(StrEnum):
     STATE = "state"  # the session's state changed, without a message
 
 
+EDITS = "edits"
+"""In the data of `replace`: true if the writer edits messages after this event.
+
+It changes the version of the window, so one of several writers of a version edits.
+"""
 LEAVES = "leaves"
 """In an event's data: the places of the messages that leave the window through it."""
 SPOKEN = frozenset({EventType.MESSAGE, EventType.COMPACTION})

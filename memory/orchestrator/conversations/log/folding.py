@@ -11,6 +11,7 @@ from typing import Any
 
 from memory.domain.message import Role
 from memory.orchestrator.conversations.log.events import (
+    EDITS,
     FIRST_PLACE,
     LEAVES,
     LEAVING,
@@ -77,7 +78,7 @@ class State:
             replace(
                 after,
                 number=after.number + draft.counts,
-                version=after.version + (window != self.window),
+                version=after.version + (window != self.window or EDITS in draft.data),
                 turn=after.turn
                 + (said is not None and said.role is Role.USER and draft.type is EventType.MESSAGE),
                 compactions=after.compactions + compacts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from memory.domain.message import Message
-from memory.orchestrator.conversations.log.events import Draft, Event, copy_of
+from memory.orchestrator.conversations.log.events import EDITS, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.storage.places import Places
 from memory.policies.message_alignment import align_messages
@@ -27,7 +27,7 @@ class WindowGuard:
     def __init__(self, version: int) -> None:
         """`version` counts the changes of the window."""
         self._version = version
-        self._is_passed = False
+        self.is_passed = False
 
     def with_check(
         self, decide: Callable[[LogSnapshot], list[Draft]]
@@ -35,27 +35,24 @@ class WindowGuard:
         """Return `decide`, which raises `WindowChanged` if the window changed."""
 
         def decide_checked(seen: LogSnapshot) -> list[Draft]:
-            self._check(seen)
+            if not self.is_passed and seen.state.after.version != self._version:
+                raise WindowChanged
             return decide(seen)
 
         return decide_checked
 
-    def begin(self, seen: LogSnapshot) -> None:
-        """Check the window before a write that is no event, such as an edit.
-
-        Raises:
-            WindowChanged: It changed.
-        """
-        self._check(seen)
-        self._is_passed = True
-
-    def _check(self, seen: LogSnapshot) -> None:
-        if not self._is_passed and seen.state.after.version != self._version:
-            raise WindowChanged
-
     def note(self, events: Sequence[Event]) -> None:
         """Note a write, which may be none."""
-        self._is_passed |= bool(events)
+        self.is_passed |= bool(events)
+
+
+def begin_edits(seen: LogSnapshot) -> list[Draft]:
+    """Return the event before the edits of a replacement, which are no events.
+
+    Two replacements of one version may edit different messages. The place of the event
+    is taken once, so one of them begins.
+    """
+    return [Draft(EventType.REPLACE, data={"left": [], "reason": "replaced", EDITS: True})]
 
 
 class Replacement:
