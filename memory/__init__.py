@@ -255,9 +255,10 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = sorted([*_HOME_OF, "__version__"])
-
-if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any name
+if not TYPE_CHECKING:
+    # A type checker would take `__getattr__` for leave to ask for any name, and would
+    # find no name in an `__all__` that is computed, so that `import *` had none.
+    __all__ = sorted([*_HOME_OF, "__version__"])
 
     def __getattr__(name):
         if name not in _HOME_OF:
@@ -270,6 +271,5 @@ if not TYPE_CHECKING:  # a type checker would take it for leave to ask for any n
         globals()[name] = value
         return value
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__():
+        return sorted({*globals(), *__all__})

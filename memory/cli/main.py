@@ -7,10 +7,12 @@ document for programs. Progress and messages go to standard error. For exit code
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from memory.cli import (
     artifacts,
@@ -38,8 +40,43 @@ from memory.cli.command import Cli, ConfigOption, JsonOption, TenantOption, Trac
 from memory.cli.demo import command as demo
 from memory.cli.exit_codes import EPILOG, INTERRUPTED, NOTHING, USAGE
 
+GUESSES = {
+    "get read view cat": "show",
+    "delete remove rm del erase purge": "forget",
+    "add put insert store save remember new": "write",
+    "find query ask recall retrieve": "search",
+    "ls": "list",
+    "set edit change": "update",
+    "retire": "invalidate",
+    "link": "relate",
+    "links": "related",
+    "dump": "export",
+    "load": "import",
+    "health check status info": "doctor",
+    "server http run start": "serve",
+    "migrate upgrade": "doctor",
+    "version": "--version",
+}
+"""Commands that users guess, and the right word."""
+
+
+class Commands(TyperGroup):
+    """The commands. The error for a guessed one names the right one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and explain a guess that is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except _UsageError as exc:
+            for guesses, right in GUESSES.items():
+                if args and args[0] in guesses.split():
+                    cast("Any", exc).message = f"No such command '{args[0]}'. Use 'memory {right}'"
+            raise
+
+
 app = typer.Typer(
     name="memory",
+    cls=Commands,
     help=(
         "Tiered memory for AI agents, on the stores that your team already runs. New here? Try [bold]memory"
         " demo[/bold]."
@@ -112,6 +149,9 @@ def options(
 
 def main() -> None:
     """Run the command line: the entry point of `memory`."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it, as with >&-
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(

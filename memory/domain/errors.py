@@ -622,7 +622,7 @@ class NotOpen(MemoryTiersError):
             f"{what} was closed while the call was under way, and the call was ended. What it was to write"
             " may be written or not: open it again, and repeat the call"
             if closed_meanwhile
-            else f"{what} is not open: use 'async with', or await open() first"
+            else f"{what} is not open: call open() first, or use 'async with' (for a BlockingMemory 'with')"
         )
 
 

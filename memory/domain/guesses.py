@@ -113,6 +113,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     ),
     "ttl expiry expire expires expires_in expiration expiration_date ex px time_to_live": (
         ("expires_at", "timedelta(hours=1)"),
+        ("expires_in", "timedelta(hours=1)"),
         ("", 'memory.write("Ada likes tea", scope=Scope.user("ada"), expires_at=timedelta(hours=1))'),
     ),
     "importance priority weight salience": (
@@ -353,8 +354,9 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "hold": 'memory.admin.legal_holds.add("case-7", reason="litigation", user="ada")',
         "release_hold": 'memory.admin.legal_holds.remove("case-7")',
         "holds": "memory.admin.legal_holds.list()",
-        "forget delete_user": 'memory.admin.erase_user("ada")',
-        "delete delete_all": 'memory.admin.erase("user:ada")',
+        "forget forget_user delete_user remove_user": 'memory.admin.erase_user("ada")',
+        "forget_tenant delete_tenant remove_tenant": 'memory.for_tenant("acme").admin.erase_tenant()',
+        "delete delete_all forget_scope delete_scope": 'memory.admin.erase("user:ada")',
         "load restore": 'memory.admin.import_("all.jsonl")',
         "dump": "memory.admin.export()",
         "health status": "memory.admin.check()",

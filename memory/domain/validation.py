@@ -86,9 +86,17 @@ def text(
     return value
 
 
+def record_id(field: str, value: object) -> str:
+    """Validate an id. The error for an object in its place says to pass its id."""
+    if not isinstance(value, str) and isinstance(getattr(value, "id", None), str):
+        kind = type(value).__name__
+        raise InvalidInput(field, f"must be text, not {kind}; pass its id, such as {kind.lower()}.id")
+    return text(field, value, max_bytes=MAX_ID_BYTES)
+
+
 def identifier(field: str, value: object) -> str:
     """Validate the name of a tenant, a scope or a key: 1 to 512 bytes of any text."""
-    checked = text(field, value, max_bytes=MAX_ID_BYTES)
+    checked = record_id(field, value)
     if not checked:
         raise InvalidInput(field, "must not be empty")
     return checked

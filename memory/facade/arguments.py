@@ -177,9 +177,7 @@ def id_of(value: object) -> str:
     """
     if isinstance(value, Scope):
         value = value.text
-    elif not isinstance(value, str) and isinstance(getattr(value, "id", None), str):
-        raise InvalidInput("id", f"must be text, not {type(value).__name__}; pass its id, such as entry.id")
-    checked = validation.text("id", value, max_bytes=validation.MAX_ID_BYTES)
+    checked = validation.record_id("id", value)
     if is_scope_text(checked):
         raise InvalidInput(
             "id",

@@ -899,6 +899,16 @@ class Memory(AsyncContext, LoopBound):
         query: str,
         *,
         scope: Scopes,
+        messages: Literal[True],
+        **options: Unpack[SearchOptions],
+    ) -> MixedResult: ...
+
+    @overload
+    async def search(
+        self,
+        query: str,
+        *,
+        scope: Scopes,
         messages: bool,
         **options: Unpack[SearchOptions],
     ) -> SearchResult | MixedResult: ...

@@ -139,6 +139,11 @@ class ScopedMemory:
 
     @overload
     async def search(
+        self, query: str, *, messages: Literal[True], **options: Unpack[SearchOptions]
+    ) -> MixedResult: ...
+
+    @overload
+    async def search(
         self, query: str, *, messages: bool, **options: Unpack[SearchOptions]
     ) -> SearchResult | MixedResult: ...
 

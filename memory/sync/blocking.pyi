@@ -274,6 +274,10 @@ class BlockingMemory:
     ) -> SearchResult: ...
     @overload
     def search(
+        self, query: str, *, scope: Scopes, messages: Literal[True], **options: Unpack[SearchOptions]
+    ) -> MixedResult: ...
+    @overload
+    def search(
         self, query: str, *, scope: Scopes, messages: bool, **options: Unpack[SearchOptions]
     ) -> SearchResult | MixedResult: ...
     def search_messages(
@@ -357,6 +361,10 @@ class BlockingScopedMemory:
     def search(
         self, query: str, *, messages: Literal[False] = ..., **options: Unpack[SearchOptions]
     ) -> SearchResult: ...
+    @overload
+    def search(
+        self, query: str, *, messages: Literal[True], **options: Unpack[SearchOptions]
+    ) -> MixedResult: ...
     @overload
     def search(
         self, query: str, *, messages: bool, **options: Unpack[SearchOptions]

@@ -16,6 +16,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.results import ResultMixin
+from memory.facade.memory import Memory
 from memory.facade.runtime.access import Access
 from memory.facade.scoped import ScopedMemory
 from memory.orchestrator.enrichment.conflicts import Resolver
@@ -113,6 +114,12 @@ class NamedStore:
         if not isinstance(self.writable, bool):
             raise InvalidInput("writable", f"must be True or False, not {type(self.writable).__name__}")
         object.__setattr__(self, "_can", _abilities(self.store))
+        if _is_memory(self.store):
+            raise InvalidInput(
+                "stores",
+                f"store '{self.name}' is a whole memory, and a store is one scope. Pass"
+                " memory.scoped('user:ada')",
+            )
         if "search" not in self._can:
             raise InvalidInput(
                 "stores",
@@ -222,6 +229,11 @@ def _abilities(store: Any) -> dict[str, Callable[..., Any]]:
 def _is_view(store: Any) -> bool:
     """Return whether it is a scope of a memory, sync or async."""
     return ScopedMemory in (type(store), getattr(type(store), "__wrapped__", None))
+
+
+def _is_memory(store: Any) -> bool:
+    """Return whether it is a memory, sync or async, whose `search` needs a scope."""
+    return issubclass(getattr(type(store), "__wrapped__", type(store)), Memory)
 
 
 def _writes_to(view: Any) -> Callable[..., Any]:

@@ -684,7 +684,12 @@ def load(
     Tests pass `environ` and `folder` to replace those of the process.
     """
     first = _as_layer(source) if isinstance(source, MemoryConfig) else source
-    tree, origins = gather_settings(first, settings or {}, environ=environ, folder=folder)
+    given = {  # None means omitted, but not where the name is wrong
+        name: value
+        for name, value in (settings or {}).items()
+        if value is not None or name not in MemoryConfig.model_fields
+    }
+    tree, origins = gather_settings(first, given, environ=environ, folder=folder)
     try:
         config = MemoryConfig(**tree)
     except BadSetting as exc:
@@ -729,6 +734,12 @@ def _to_bad_setting(exc: ValidationError) -> BadSetting:
         )
     if first["type"] == "missing":
         return BadSetting(path, "is missing")
+    if first["type"] in ("tuple_type", "list_type"):
+        return BadSetting(path, "must be a list")
+    if first["type"] == "dict_type":
+        return BadSetting(path, "must be a table")
+    if first["type"] == "model_type":
+        return BadSetting(path, f"must be a table of settings: {', '.join(_settings_under(first['loc']))}")
     return BadSetting(path, first["msg"].removeprefix("Value error, "))
 
 

@@ -88,12 +88,7 @@ def gather_settings(
     """
     environ = os.environ if environ is None else environ
     layers = [source] if isinstance(source, Layer) else _layers(source, environ, folder or Path.cwd())
-    layers.append(
-        Layer(
-            {name: value for name, value in settings.items() if value is not None},
-            _constant_origin("argument"),
-        )
-    )
+    layers.append(Layer(dict(settings), _constant_origin("argument")))
     tree, origins = Tree(), Origins()
     for layer in layers:
         for path in _merge(tree, layer.tree):

@@ -165,11 +165,14 @@ def _as_conflict(refused: Exception) -> Conflict:
 
 def scopes_of(scope: Scopes | None) -> list[Scope | Subtree]:
     """Validate the scopes and subtrees; there must be at least one."""
-    given = (
-        [scope]
-        if isinstance(scope, Scope | Subtree | str)
-        else validation.sequence("scope", scope, at_most=validation.MAX_SCOPES)
-    )
+    if isinstance(scope, Scope | Subtree | str):
+        return [scope_or_subtree(scope)]
+    if not isinstance(scope, Iterable) or isinstance(scope, Mapping | bytes):
+        raise InvalidInput(
+            "scope",
+            f"must be a Scope, its text, such as 'user:ada', or a list of these, not {type(scope).__name__}",
+        )
+    given = validation.sequence("scope", scope, at_most=validation.MAX_SCOPES)
     if not given:
         raise InvalidInput("scope", "needs at least one scope, such as Scope.user('ada')")
     return [scope_or_subtree(one) for one in given]

@@ -795,7 +795,7 @@ async def open_source(source: object) -> AsyncIterator[tuple[IO[bytes], Mapping[
     copied to a temporary file.
     """
     if isinstance(source, str | os.PathLike):
-        with await asyncio.to_thread(Path(source).open, "rb") as file:
+        with await asyncio.to_thread(_open_file, source) as file:
             yield file, {}
     elif isinstance(source, io.IOBase) and not isinstance(source, io.TextIOBase) and source.seekable():
         yield source, {}  # type: ignore[misc]
@@ -804,6 +804,16 @@ async def open_source(source: object) -> AsyncIterator[tuple[IO[bytes], Mapping[
             unread = await _copy(source, _Copy(copy))
             copy.seek(0)
             yield copy, unread
+
+
+def _open_file(path: str | os.PathLike[str]) -> IO[bytes]:
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise InvalidInput(
+            "source",
+            f"cannot be read: {error}. Text is the path of a file; pass lines as a list, or an open file",
+        ) from error
 
 
 async def _copy(source: object, into: _Copy) -> Mapping[int, str]:

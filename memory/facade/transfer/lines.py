@@ -759,8 +759,8 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
     if scope is None:
         raise InvalidInput(
             "scope",
-            "a message needs a session or another scope. Pass scope= (on the command line --session or"
-            " --scope)",
+            "a message needs a session or another scope. Pass messages_to= (on the command line --session"
+            " or --scope)",
         )
     fields = dict(found)
     if native.is_dump(fields):

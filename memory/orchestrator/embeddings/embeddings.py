@@ -7,6 +7,7 @@ by meaning only compares vectors of its own embedder.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,9 +15,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory.domain import ids
-from memory.domain.errors import ConfigError, EmbedderMismatch, InvalidInput, StoreError
+from memory.domain.errors import (
+    ConfigError,
+    EmbedderMismatch,
+    InvalidInput,
+    MemoryTiersError,
+    StoreError,
+)
 from memory.orchestrator.storage.collections import MODEL, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import meaning_of, own_vector, without_own_vector
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.topology import leaves_of
 from memory.policies.entry_query import SearchMode
@@ -30,6 +38,8 @@ from memory.ports.writes import Absent, AtVersion, Outcome, Put
 
 if TYPE_CHECKING:
     from memory.policies.ranking.relevance import EmbedderScale
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +148,22 @@ class Embeddings:
             return [None] * len(texts)
         return [vector or None for vector in await self._embedder.embed(texts)]
 
-    async def of_query(self, text: str) -> bytes | None:
-        return (await self.of_texts([text]))[0] if text.strip() else None
+    async def of_query(self, text: str, mode: SearchMode, lacking: AnswerGaps) -> bytes | None:
+        """Return the vector of a query; None if it has none.
+
+        Also None, with a note in the answer, if the embedder fails and words can answer
+        in its place.
+        """
+        try:
+            return (await self.of_texts([text]))[0] if text.strip() else None
+        except MemoryTiersError:
+            raise  # the embedder returned no vectors
+        except Exception as error:
+            if mode == "semantic":
+                raise
+            log.warning("the embedder failed, and a search was answered by words alone", exc_info=error)
+            lacking.say(f"the embedder failed ({type(error).__name__}): the search was by words alone")
+            return None
 
     async def scale(self) -> EmbedderScale | None:
         """Return the scale of relevance; None if the embedder has no calibration.

@@ -69,7 +69,7 @@ class SupersedeRequest:
     def parse(cls, given: object, within: Where | None = None) -> SupersedeRequest:
         """Parse ids as a caller gives them, one or several, each once."""
         several = [given] if isinstance(given, str) else validation.sequence("supersedes", given)
-        named = (validation.text("supersedes", one, max_bytes=validation.MAX_ID_BYTES) for one in several)
+        named = (validation.record_id("supersedes", one) for one in several)
         distinct = list(dict.fromkeys(named))
         if len(distinct) > MOST_SUPERSEDED:
             raise InvalidInput(

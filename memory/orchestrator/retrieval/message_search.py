@@ -93,7 +93,7 @@ class MessageSearch:
             near = (
                 None
                 if mode == "lexical" or passages.store is None
-                else await passages.vector_of(question.embedded)
+                else await passages.vector_of(question.embedded, mode, lacking)
             )
             if near is not None:
                 await self.gathering.ready()

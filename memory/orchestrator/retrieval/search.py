@@ -216,7 +216,7 @@ class EntrySearch:
 
         near = asked.vector
         if near is None and asked.mode != "lexical":
-            near = await self._embeddings.of_query(question.embedded)
+            near = await self._embeddings.of_query(question.embedded, asked.mode, lacking)
         entries, said = await both_at_once(
             self._entries(asked, question, near, limit, lacking, homes),
             self._message_part(asked, question, near, limit, lacking),

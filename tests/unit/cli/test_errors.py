@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 import typer
+from typer.main import get_command
 
 from memory.cli.command import Cli, run
 from memory.cli.exit_codes import classify_error
+from memory.cli.main import GUESSES, app, main
 from memory.domain import errors
 from memory.domain.legal_hold import LegalHold
 from tests.unit.cli.conftest import CommandLine
@@ -134,3 +137,23 @@ def test_help_names_the_exit_codes_and_every_command(memory: CommandLine) -> Non
         assert words in text
     for command in commands[:-1]:
         assert "--json" in memory.ok(command, "--help")
+
+
+def test_a_guessed_command_is_answered_with_the_right_one() -> None:
+    commands = set(get_command(app).commands)  # type: ignore[attr-defined]
+    guesses = [guess for guesses in GUESSES for guess in guesses.split()]
+    assert not commands & set(guesses)
+    assert {right for right in GUESSES.values() if not right.startswith("-")} <= commands
+    assert len(guesses) == len(set(guesses))
+    for guess, right in (("get", "show"), ("delete", "forget")):
+        with pytest.raises(typer.BadParameter.__base__, match=f"Use 'memory {right}'"):  # type: ignore[arg-type]
+            get_command(app)([guess], standalone_mode=False)
+
+
+def test_a_closed_standard_output_ends_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as Python does for `memory … >&-`
+    monkeypatch.setattr(sys, "argv", ["memory", "config", "show"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    sys.stdout.close()
+    assert ended.value.code == 0

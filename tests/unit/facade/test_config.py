@@ -89,6 +89,12 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
             "tiers.long: names no store (and is no URL). Write the path of a SQLite file as a URL",
         ),
         ({"stores": {"a": {}}}, "stores.a.url: is missing"),
+        (
+            {"stores": {"a": "memory://"}},
+            "stores.a: must be a table of settings: timeout, retry, breaker, url",
+        ),
+        ({"stores": "memory://"}, "stores: must be a table"),
+        ({"indexes": "metadata.price"}, "indexes: must be a list"),
         ({"stores": {"a": {"url": "memory.db"}}}, "stores.a.url: is not a URL with a scheme"),
         ({"stores": {"Big": {"url": "memory://"}}}, "'Big' is not a valid store name"),
         ({"tenant": ""}, "tenant: must not be empty"),
@@ -313,3 +319,9 @@ def test_every_setting_has_a_line_where_all_are_shown() -> None:
     shown = config.leaves()
     for name in MemoryConfig.model_fields:
         assert lists.get(name, name) in shown or any(line.startswith(f"{name}.") for line in shown), name
+
+
+def test_a_misspelt_setting_is_refused_without_a_value_too() -> None:
+    with pytest.raises(ConfigError, match="no setting 'embeder' at the top; did you mean 'embedder'"):
+        MemoryConfig.load({}, embeder=None)
+    assert MemoryConfig.load({}, tenant=None, quotas=None).tenant == "default"

@@ -141,6 +141,8 @@ ATTRIBUTES: list[tuple[str, str, str]] = [
     ("memory.entries", "list", "memory.retrieve("),
     ("memory.admin", "count", "memory.admin.stats()"),
     ("memory.admin", "reindx", "did you mean reindex?"),
+    ("memory.admin", "forget_user", 'memory.admin.erase_user("ada")'),
+    ("memory.admin", "delete_tenant", "admin.erase_tenant()"),
     ("memory.sessions", "append", 'memory.session("s1").append('),
     ("memory", "get_entry", "memory.get(entry.id)"),
     ("session", "clear_context", "session.clear()"),
@@ -378,6 +380,11 @@ async def test_an_object_in_the_place_of_its_id_or_text_is_explained(memory: Any
         (lambda: memory.delete(scope=ADA), r"^key: is missing\. .*`admin\.erase`"),
         (lambda: memory.write([HELLO], scope=ADA), r"^content: must be text, not list\. Pass messages to "),
         (lambda: memory.session("s1").append("hello"), r"^message: must be a message, such as \{'role'"),
+        (lambda: memory.write("x", scope=ADA, supersedes=[entry]), r"^supersedes: .* Entry; pass its id"),
+        (lambda: done(memory.session(memory.session("s1"))), r"^session_id: .* Session; pass its id"),
+        (lambda: memory.search("x", scope=None), r"^scope: must be a Scope, its text, .* a list of these"),
+        (lambda: memory.admin.import_('{"role": "user"}'), r"^source: cannot be read: .* path of a file"),
+        (lambda: memory.admin.import_([HELLO]), r"Pass messages_to="),
     )
     for call, text in calls:
         with pytest.raises(InvalidInput, match=text):
@@ -396,6 +403,7 @@ async def test_missing_arguments_and_those_by_position_are_explained(memory: Any
         (lambda: session.append("user", "hi"), r"^session\.append: got 2 .* takes 1 \(message\)"),
         (lambda: session.end("now"), r"It takes no arguments|takes none"),
         (lambda: memory.write("tea", content="tea", scope=ADA), "multiple values for argument 'content'"),
+        (lambda: memory.documents.put(ADA, "k", 1, ttl=9), r"documents\.put\(\.\.\., expires_in=timedelta"),
         (lambda: manager(memories=[]), r"^memories: is no argument of MemoryManager\(\)"),
     )
     for call, text in calls:

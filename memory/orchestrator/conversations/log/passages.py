@@ -20,6 +20,7 @@ from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.passages import AT_ONCE, PassageBuilder, PassageSpec, part_id
 from memory.orchestrator.storage.collections import MESSAGES, PASSAGES
 from memory.orchestrator.storage.outbox import Came, Item, Outbox, OutboxRecord
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.policies.entry_query import SearchMode
 from memory.policies.passage_splitting import parts_of
@@ -80,9 +81,9 @@ class Passages:
             else f"store '{store.name}' has no vector index (conversations.meaning is '{self._where}')"
         )
 
-    async def vector_of(self, query: str) -> bytes | None:
+    async def vector_of(self, query: str, mode: SearchMode, lacking: AnswerGaps) -> bytes | None:
         """Return the query's vector; None if the query has no meaning."""
-        return await self._embeddings.of_query(query)
+        return await self._embeddings.of_query(query, mode, lacking)
 
     async def scale(self) -> EmbedderScale | None:
         """Return the scale of relevance; None if the embedder has none."""

@@ -77,6 +77,9 @@ def test_a_store_is_configured_by_values_that_mean_something(given: dict[str, An
 def test_what_cannot_search_is_no_store() -> None:
     with pytest.raises(InvalidInput, match="store 'x' has no search method"):
         NamedStore("x", object())
+    for whole in (Memory("memory://", accept_loss=True), BlockingMemory("memory://", accept_loss=True)):
+        with pytest.raises(InvalidInput, match=r"'x' is a whole memory, .* Pass memory\.scoped\("):
+            NamedStore("x", whole)
 
 
 class Inherits(MemoryStore):

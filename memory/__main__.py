@@ -1,0 +1,5 @@
+"""Run `memory` as `python -m memory`."""
+
+from memory.cli.main import main
+
+main()
