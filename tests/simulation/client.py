@@ -271,6 +271,9 @@ class EngineClient(Reader):
             return [
                 Effect(Act.FORBID, name) if name in made else Effect(Act.WIPE, name, maybe=name not in before)
                 for name in there
+            ] + [
+                Effect(Act.WIPE, name, maybe=True)
+                for name in self.history.copied_from(o.tenant, o.scope.text)
             ]
 
         def unknown() -> Effects:

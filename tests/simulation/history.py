@@ -275,6 +275,20 @@ class History:
         """
         self._owed.append(event)
 
+    def copied_from(self, tenant: str, scope: str) -> list[str]:
+        """The copies elsewhere of what was in a scope: an erasure of it reaches them."""
+        inside = {r.name for r in self.registers.values() if (r.tenant, r.scope) == (tenant, scope)}
+        made = {d.register for d in self.derived if inside.intersection(d.sources)}
+        return [
+            name
+            for name in self.registers
+            if name not in inside
+            and (
+                name in made
+                or any(name[:at] in inside | made for at, letter in enumerate(name) if letter == ">")
+            )
+        ]
+
     def note_hanging_wipe(self, tenant: str, scope: str, start: float, by: str) -> None:
         """A scope deletion whose outcome nobody learned: until nothing is owed it may
         take effect, also on what was written after it.
@@ -300,6 +314,8 @@ class History:
             for register in self.registers.values():
                 if (register.tenant, register.scope) == (tenant, scope):
                     self.note(Event(register.name, Act.WIPE, None, start, now, maybe=True, by=by))
+            for copy in self.copied_from(tenant, scope):
+                self.note(Event(copy, Act.WIPE, None, start, now, maybe=True, by=by))
         self._hanging.clear()
         for event in self._owed:
             self.note(replace(event, end=now))
