@@ -57,6 +57,14 @@ def test_a_summary_of_erased_sources_does_not_come_any_more() -> None:
     assert _kinds(history) == ["order"]
 
 
+def test_an_erasure_reaches_what_was_made_elsewhere_of_what_was_there() -> None:
+    history = _history("a")
+    for name in ("a>org:o1", "b", "b>org:o1", "c", "c>org:o1"):
+        history.register(name, "acme", "user:bob" if name == "b" else "org:o1")
+    history.derived.append(Derived("c", ("a",), "compact", 2, away=False))
+    assert history.made_of("acme", "user:ada") == {"a>org:o1", "c", "c>org:o1"}
+
+
 def _promoted_away(said: str) -> History:
     """`a` was edited to `edit`, promoted and taken away by it; the copy is seen to say
     `said`.
