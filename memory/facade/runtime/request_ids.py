@@ -25,13 +25,13 @@ _CONTENT: ContextVar[str | None] = ContextVar("content of a server's request", d
 
 @contextmanager
 def requests_with(content: str | None) -> Iterator[None]:
-    """Let what a server was sent belong to the requests of the calls within.
+    """Add the content of a server's request to the requests of the calls within.
 
-    It takes more from it than arguments, such as the text that a function returns. So a
-    `request_id` that is used with other content is refused.
+    A server takes more from it than arguments, such as the text that a function
+    returns. So a `request_id` that is used with other content is refused.
 
     Args:
-        content: A digest of it.
+        content: A digest of the content.
     """
     before = _CONTENT.set(content)
     try:

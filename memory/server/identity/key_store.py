@@ -80,7 +80,7 @@ class ApiKey:
 
     @property
     def creation(self) -> tuple[object, ...]:
-        """What a call that creates the key has asked for."""
+        """The arguments of the call that created the key."""
         lasts = (
             None if self.expires_at is None or self.created_at is None else self.expires_at - self.created_at
         )
