@@ -256,8 +256,8 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 if not TYPE_CHECKING:
-    # A type checker would take `__getattr__` for leave to ask for any name, and would
-    # find no name in an `__all__` that is computed, so that `import *` had none.
+    # A type checker would take `__getattr__` for leave to ask for any name. It reads no
+    # computed `__all__`, so `import *` would have no name for it.
     __all__ = sorted([*_HOME_OF, "__version__"])
 
     def __getattr__(name):

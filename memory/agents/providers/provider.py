@@ -131,6 +131,8 @@ class SessionProvider(TurnMixin, LoopBound):
         if "/" in self.namespace:
             raise InvalidInput("namespace", "must not contain '/', which separates it from the session id")
         self._user = None if user is None else validation.identifier("user", user)
+        if not issubclass(getattr(type(memory), "__wrapped__", type(memory)), Memory):
+            raise InvalidInput("memory", f"must be a Memory, not {type(memory).__name__}")
         self._memory = memory
         reads_of_caller()  # then reads of child tasks are known to the caller
         self._held: OrderedDict[str, ProviderSession] = OrderedDict()

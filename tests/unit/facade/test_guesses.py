@@ -385,6 +385,7 @@ async def test_an_object_in_the_place_of_its_id_or_text_is_explained(memory: Any
         (lambda: memory.search("x", scope=None), r"^scope: must be a Scope, its text, .* a list of these"),
         (lambda: memory.admin.import_('{"role": "user"}'), r"^source: cannot be read: .* path of a file"),
         (lambda: memory.admin.import_([HELLO]), r"Pass messages_to="),
+        (lambda: done(library.BufferProvider(cast("Any", None))), r"^memory: must be a Memory, not NoneType"),
     )
     for call, text in calls:
         with pytest.raises(InvalidInput, match=text):
