@@ -1,4 +1,6 @@
-"""Checks prose by the rules of CONTRIBUTING.md: `python -m tools.prose PATH…`.
+"""Checks prose by the rules of CONTRIBUTING.md: `python -m tools.prose`.
+
+With paths it checks only these, without exceptions.
 
 It reads docstrings, comments and the texts of errors in Python files, and the text of
 Markdown files. It finds sentences over 25 words, listed phrases, docstrings whose first
@@ -16,6 +18,14 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+CHECKED = ("memory", "README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/guide")
+EXCEPTIONS = {
+    "memory/adapters/file/library.py": "A table of files: its rows are no sentences.",
+    "docs/behaviours.md": "Generated from the catalogue of behaviours, which is quoted.",
+}
+"""Files that may break a rule, and why."""
 
 MOST_WORDS = 25
 """How many words a sentence has at most."""
@@ -170,9 +180,17 @@ def files(paths: Sequence[str]) -> Iterator[Path]:
         yield from (one for one in found if one.suffix in (".py", ".md"))
 
 
+def pages() -> Iterator[Path]:
+    """Yield the files that must follow the rules."""
+    checked = (str(REPOSITORY / path) for path in CHECKED)
+    for path in (*files([*checked]), *sorted((REPOSITORY / "docs").glob("*.md"))):
+        if str(path.relative_to(REPOSITORY)) not in EXCEPTIONS:
+            yield path
+
+
 def main(paths: Sequence[str]) -> int:
     """Print what breaks a rule; 1 if anything does."""
-    found = [finding for path in files(paths) for finding in findings(path)]
+    found = [finding for path in (files(paths) if paths else pages()) for finding in findings(path)]
     for finding in found:
         print(finding)
     print(f"{len(found)} findings")

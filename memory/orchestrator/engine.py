@@ -1,7 +1,7 @@
 """The engine that the facade calls: all services over one topology of stores.
 
 The file is long because it names every service once, in the order in which they are
-built. What a service does is decided in its package.
+built. The package of a service decides its work.
 """
 
 from __future__ import annotations

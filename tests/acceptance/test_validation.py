@@ -288,7 +288,10 @@ BAD_DRAFTS: dict[str, tuple[dict[str, Any] | str, str]] = {
     "a number": ({"content": 5, "scope": USER}, r"drafts\[1\]\.content: must be text"),
     "unknown": ({"content": "x", "scope": USER, "foo": 1}, r"drafts\[1\]\.foo: is no argument"),
     "a mode": ({"content": "x", "scope": USER, "if_exists": "keep"}, r"drafts\[1\]\.if_exists: 'keep' needs"),
-    "inside": ({"content": "x", "scope": USER, "metadata": {"a": len}}, r"drafts\[1\]\.metadata\.a: has the type"),
+    "inside": (
+        {"content": "x", "scope": USER, "metadata": {"a": len}},
+        r"drafts\[1\]\.metadata\.a: has the type",
+    ),
 }
 
 

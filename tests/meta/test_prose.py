@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tools.prose import MOST_WORDS, files, findings
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-CHECKED = ("memory", "README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/guide")
-EXCEPTIONS = {
-    "memory/adapters/file/library.py": "A table of files: its rows are no sentences.",
-    "docs/behaviours.md": "Generated from the catalogue of behaviours, which is quoted.",
-}
-"""Files that may break a rule, and why."""
-
-
-def pages() -> Iterator[Path]:
-    yield from files([str(REPOSITORY / path) for path in CHECKED])
-    yield from sorted((REPOSITORY / "docs").glob("*.md"))
+from tools.prose import EXCEPTIONS, MOST_WORDS, REPOSITORY, findings, pages
 
 
 def test_prose_follows_the_rules() -> None:
-    broken = [
-        str(finding)
-        for path in pages()
-        if str(path.relative_to(REPOSITORY)) not in EXCEPTIONS
-        for finding in findings(path)
-    ]
-    assert broken == []
+    assert [str(finding) for path in pages() for finding in findings(path)] == []
 
 
 def test_every_exception_is_needed() -> None:

@@ -1,4 +1,4 @@
-"""Looks up the scopes of entries, also of those that are expired or retired."""
+"""Looks up the scopes of entries, expired and retired ones included."""
 
 from __future__ import annotations
 
