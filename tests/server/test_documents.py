@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from memory import DocumentInfo, QuotaExceeded
+from memory.server.problems import problem_response
 from tests.server.api import Api
 from tests.server.support import Client
 
@@ -165,6 +169,16 @@ async def test_several_documents_are_put_and_those_that_are_there_are_named(ada:
         "POST", "/v1/documents/put", 400, json={"puts": [puts[0], {**puts[1], "op": "put"}]}
     )
     assert [one["field"] for one in wrong["errors"]] == ["puts[1].op"]
+
+
+def test_a_full_quota_names_what_was_stored_before() -> None:
+    now = datetime.now(UTC)
+    stored = DocumentInfo("user:ada", "step:0", "v1", "json", 1, now, now, None, None)
+    full = QuotaExceeded("state", "scope 'user:ada'", "document_bytes", 9, 8, 7)
+    assert "written" not in json.loads(bytes(problem_response(full).body))
+    problem = json.loads(bytes(problem_response(full.with_written({3: stored})).body))
+    assert problem["written"] == {"3": "step:0"}
+    assert "1 of this call are stored" in problem["detail"]
 
 
 async def test_changes_are_made_together_and_a_repeat_makes_them_once(ada: Client) -> None:
