@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -60,13 +61,16 @@ def question(number: int) -> str:
 
 async def servers(folder: Path, rounds: int) -> list[Figure]:
     """The calls one after the other, then all clients at once."""
-    url = f"sqlite:///{folder / 'served.db'}"
+    (served := folder / "served").mkdir()
+    url, known = f"sqlite:///{served / 'memory.db'}", list[str]()
     async with Memory(url) as memory:
         drafts = [
             {"content": f"note {n} about {question(n)}", "title": f"Note {n}", "scope": SCOPE}
             for n in range(ENTRIES)
         ]
         known = [entry.id for entry in await memory.write_many(drafts)]
+    shutil.copytree(served, folder / "own")  # both parts begin with the same entries
+    async with Memory(f"sqlite:///{folder / 'own' / 'memory.db'}") as memory:
         own = await _in_process(memory, known)
     process, port = await asyncio.to_thread(_start, url)
     try:
