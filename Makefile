@@ -27,8 +27,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
-# Tests wait for disks and servers: a worker more than the machine has processors, and three where servers are required.
-WORKERS ?= $(if $(MEMORY_REQUIRE),5,$(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 2))'))
+# Tests wait for disks and servers: a worker more than the machine has processors, and two where servers are required.
+WORKERS ?= $(if $(MEMORY_REQUIRE),4,$(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 2))'))
 UV ?= uv
 LOCKED := pyproject.toml tools/install.py
 CODE := memory memory_tiers tests tools bench examples

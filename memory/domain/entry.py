@@ -460,7 +460,12 @@ def check_content(value: object) -> str:
             f"must be text, not {type(value).__name__}. Pass messages to memory.session('s1').append(…), "
             "several texts to memory.write_many(…), and other values as data=",
         )
-    return validation.text("content", value, max_bytes=validation.MAX_CONTENT_BYTES)
+    return validation.text(
+        "content",
+        value,
+        max_bytes=validation.MAX_CONTENT_BYTES,
+        advice="Split it into several entries, or store it with memory.documents.put(…)",
+    )
 
 
 def check_type(value: object) -> EntryType:

@@ -65,15 +65,21 @@ def text(
     max_chars: int | None = None,
     max_bytes: int | None = None,
     min_chars: int = 0,
+    advice: str = "",
 ) -> str:
-    """Validate text: no NUL, no lone surrogates, within its limits."""
+    """Validate text: no NUL, no lone surrogates, within its limits.
+
+    Args:
+        advice: What to do with a text of too many bytes, for the error.
+    """
+    advice = f". {advice}" if advice else ""
     if not isinstance(value, str):
         raise InvalidInput(field, f"must be text, not {type(value).__name__}")
     if "\x00" in value:
         raise InvalidInput(field, "must not hold a NUL character")
     if max_bytes is not None and len(value) > max_bytes:  # avoid encoding a very large text to count it
         raise InvalidInput(
-            field, f"exceeds {max_bytes} bytes ({len(value)}{'' if value.isascii() else ' or more'})"
+            field, f"exceeds {max_bytes} bytes ({len(value)}{'' if value.isascii() else ' or more'}){advice}"
         )
     if max_chars is not None and not min_chars <= len(value) <= max_chars:
         raise InvalidInput(field, f"length must be {min_chars}..{max_chars} chars, not {len(value)}")
@@ -82,7 +88,7 @@ def text(
     except UnicodeEncodeError as exc:
         raise InvalidInput(field, "must not hold a lone surrogate") from exc
     if max_bytes is not None and size > max_bytes:
-        raise InvalidInput(field, f"exceeds {max_bytes} bytes ({size})")
+        raise InvalidInput(field, f"exceeds {max_bytes} bytes ({size}){advice}")
     return value
 
 

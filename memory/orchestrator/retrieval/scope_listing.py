@@ -37,6 +37,8 @@ from memory.ports.store import Store
 
 _COUNTED = 1_000
 """How many records of a batch are read before each scope is counted by itself."""
+_FEW = 2
+"""So many scopes are counted by themselves: reading their records takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +183,15 @@ class ScopeDirectory:
     ) -> Counter[str]:
         """Count the live records of each scope.
 
-        If they are few, one query reads them. If they are many, each scope is counted.
+        If they are few, one query reads them. If they are many, or the scopes few, each
+        scope is counted.
         """
         partitions = [Partition(tenant, scope.text) for scope in scopes]
-        query = Query(collection, within(*partitions), self._is_live, limit=_COUNTED, select=frozenset())
-        page = await self._placement.page("scopes.count", store, query)
-        if page.cursor is None and not page.corrupt:
-            return Counter(head.scope for head in page.heads)
+        if len(partitions) > _FEW:
+            query = Query(collection, within(*partitions), self._is_live, limit=_COUNTED, select=frozenset())
+            page = await self._placement.page("scopes.count", store, query)
+            if page.cursor is None and not page.corrupt:
+                return Counter(head.scope for head in page.heads)
         return Counter({one.scope: await self._count(store, collection, within(one)) for one in partitions})
 
     async def _count(self, store: Store, collection: Collection, where: Where) -> int:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.domain import validation
+from memory.domain.entry import check_content
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.time import EPOCH, micros, moment
@@ -187,6 +188,12 @@ def test_a_sequence_without_end_is_refused_at_its_limit() -> None:
 def test_a_text_far_too_long_is_refused_by_its_length(character: str) -> None:
     with pytest.raises(InvalidInput, match="content: exceeds 65536 bytes"):
         validation.text("content", character * 10_000_000 + "\ud800", max_bytes=65_536)
+
+
+@pytest.mark.parametrize("character", ["x", "é"])
+def test_a_content_that_is_too_long_is_refused_with_what_to_do(character: str) -> None:
+    with pytest.raises(InvalidInput, match=r"content: exceeds 65536 bytes \(.*\)\. Split it into several"):
+        check_content(character * 65_537)
 
 
 @pytest.mark.parametrize(
