@@ -5,6 +5,7 @@ healed, and what healing does and does not do.
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -15,7 +16,7 @@ from memory.domain.legal_hold import LegalHold
 from memory.orchestrator.conversations.log.passages import Where
 from memory.orchestrator.maintenance import repair as healing
 from memory.orchestrator.maintenance import vector_rebuild
-from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS
 from memory.policies.entry_query import EntryQuery
 from memory.ports.record import Key
 from memory.ports.store import Store
@@ -222,6 +223,21 @@ async def test_the_archives_backup_from_before_an_erasure_does_not_bring_the_tex
     ]
     assert set(texts) == {"new text"}
     assert await world.get(late) is not None
+
+
+async def test_no_message_of_a_clock_that_was_ahead_outlives_its_session_in_a_backup(world: World) -> None:
+    """Such a message looks younger than anything that is known of the store."""
+    session = await begun(world.engine)
+    await session.append([user("tea", "u1")])
+    *_, row = sorted(await world.rows(world.mid, MESSAGES), key=lambda row: row.version)
+    ahead = replace(row, version=row.version + round(DAY.total_seconds() * 1e6))
+    await world.mid.apply([Put(MESSAGES, ahead, Newer())])
+    backup = world.mid.state.snapshot()
+    assert await world.engine.conversations.sessions.delete(TENANT, "s1")
+    await noted(world)
+    world.mid.state.restore(backup)
+    assert (await world.engine.repair.compare(repair=True)).ok
+    assert await world.rows(world.mid, MESSAGES) == []
 
 
 async def test_what_was_born_again_under_its_key_after_an_erasure_is_not_taken_for_what_was_erased(
