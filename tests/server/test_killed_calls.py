@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from operator import gt, lt
+from operator import lt
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ class Mortal:
         self.killed.set()
         self.server = await asyncio.to_thread(start, self.folder, self.config)
 
+    async def renew_key(self, tenant: str) -> None:
+        given = {"role": "operator", "tenant": tenant}
+        self.keys[tenant] = (await self.done("POST", "/v1/admin/keys", json=given)).json()["key"]
+
     async def call(self, method: str, path: str, tenant: str = "default", **given: Any) -> httpx.Response:
         headers = {**key_headers(self.keys[tenant]), **given.pop("headers", {})}
         return await self.http.request(method, self.server.url + path, headers=headers, **given)
@@ -81,6 +85,12 @@ class Mortal:
     async def reaches(self, changed: asyncio.Event, tenant: str, wanted: Callable[[int], bool]) -> None:
         """Set an event once the tenant has a number of entries that is wanted."""
         while not wanted((await self.contents(tenant)).total()):
+            pass
+        changed.set()
+
+    async def loses_its_key(self, changed: asyncio.Event, tenant: str) -> None:
+        """Set an event once the erasure of the tenant has begun."""
+        while (await self.call("GET", ENTRIES, tenant, params={"limit": 1})).status_code != 401:
             pass
         changed.set()
 
@@ -198,18 +208,21 @@ async def test_the_erasure_of_a_tenant_is_completed_by_a_repeat(mortal: Mortal) 
     kept = await mortal.contents()
     left = set()
     for _ in range(KILLS):
+        await mortal.renew_key("gone")  # an erasure revokes the keys of its tenant
         await fill(mortal, "gone", 500)
         begun = asyncio.Event()
-        looking = asyncio.ensure_future(mortal.reaches(begun, "gone", partial(gt, 500)))
+        looking = asyncio.ensure_future(mortal.loses_its_key(begun, "gone"))
         answer = await mortal.kill_during(
             lambda: mortal.call("DELETE", "/v1/admin/tenants/gone"), 0.2, after=begun
         )
         await end(looking)
+        await mortal.renew_key("gone")
         found = await mortal.contents("gone")
         left.add(found.total())
         if answer is not None and answer.is_success:
             assert not found
         await mortal.done("DELETE", "/v1/admin/tenants/gone")
+        await mortal.renew_key("gone")
         assert not await mortal.contents("gone")
         assert (await mortal.done("GET", "/v1/sessions", "gone")).json()["sessions"] == []
         assert not (await mortal.done("GET", "/v1/admin/export", "gone")).text.strip()

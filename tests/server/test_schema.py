@@ -59,7 +59,13 @@ class OneKey:
     """Takes one key, so that schemathesis can leave it out and send wrong ones."""
 
     def __init__(self, memory: Memory) -> None:
+        self._memory, self._tenants = memory, 0
         self._dev = DevAuthenticator(memory, Scope.user("ada"))
+
+    def move_to_new_tenant(self) -> None:
+        """Let the key be of a tenant of which nothing is stored."""
+        self._tenants += 1
+        self._dev = DevAuthenticator(self._memory.for_tenant(f"story-{self._tenants}"), Scope.user("ada"))
 
     async def authenticate(self, headers: Headers) -> Caller:
         if headers.get("authorization") != KEY["Authorization"]:
@@ -80,13 +86,21 @@ PLACES = [
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[FastAPI, OneKey]]:
     folder = tmp_path_factory.mktemp("schema")
     memory = Memory(request.param(folder), loop="own")
     asyncio.run(memory.open())
-    yield create_app(memory, ServerSettings(rate=1e6, burst=10**6), OneKey(memory))
+    key = OneKey(memory)
+    yield create_app(memory, ServerSettings(rate=1e6, burst=10**6), key), key
     asyncio.run(memory.close())
     forget(folder)
+
+
+@pytest.fixture(scope="module")
+def app(served: tuple[FastAPI, OneKey]) -> FastAPI:
+    return served[0]
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +137,19 @@ def test_drawn_requests_are_answered_as_the_description_says(schema: Any) -> Non
     assert seen > len(operations(schema)) * EXAMPLES
 
 
-def test_stories_along_the_links_are_answered_as_the_description_says(schema: Any) -> None:
-    """What is created is there, and what is deleted is not."""
+def test_stories_along_the_links_are_answered_as_the_description_says(
+    schema: Any, served: tuple[FastAPI, OneKey]
+) -> None:
+    """What is created is there, and what is deleted is not. Stories that begin alike
+    go on alike, as Hypothesis demands: each has a tenant of its own.
+    """
     machine = schema.exclude(path=ERASING).as_state_machine()
 
     @seeded
     class Story(machine):  # type: ignore[valid-type, misc]
+        def setup(self) -> None:
+            served[1].move_to_new_tenant()
+
         def get_call_kwargs(self, case: Any) -> dict[str, Any]:
             return {"headers": KEY, "timeout": PATIENCE}
 

@@ -107,6 +107,7 @@ class Attempts:
                 self._unknown(effects, start, label)
             if isinstance(refused, TooMuchContention) and quiet():
                 history.broken("refused", "-", f"{label} had nobody to contend with: {refused}")
+            self._taken_back(effects, start, label)
             self._conflicts(refused, taken, start, label)
             return None
         except StoreError as error:
@@ -175,6 +176,17 @@ class Attempts:
             self._history.note(self._event(e, start, inf, label, maybe=True))
             if e.act is Act.PROMOTE or (e.act is Act.CREATE and self._history.is_derived(e.register)):
                 self._history.note_may_be_taken_back(e.register, start, label)
+
+    def _taken_back(self, effects: Callable[[], Effects] | Effects, start: float, label: str) -> None:
+        """A call that derives may store an entry before it learns that a source is
+        gone. Others may see the entry until the call is refused.
+        """
+        history, now = self._history, self._history.moment()
+        for e in _listed(effects):
+            if e.act is Act.CREATE and history.is_derived(e.register):
+                history.note(self._event(e, start, now, label, maybe=True))
+                history.note(Event(e.register, Act.FORBID, None, start, now, by=label))
+                history.leaving.add(e.register)
 
     def _event(self, e: Effect, start: float, end: float, label: str, *, maybe: bool) -> Event:
         born = e.act in (Act.CREATE, Act.PROMOTE)

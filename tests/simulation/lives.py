@@ -261,7 +261,8 @@ def unbroken(
     with capsys.disabled():
         print(f"\n{name}: {len(seeds)} seeds from {seeds.start}")
     runs = {seed: one(played, seed) for seed in seeds}
-    assert not {seed: world.broken[0] for seed, world in runs.items() if world.broken}
+    broken = {seed: world.broken[0] for seed, world in runs.items() if world.broken}
+    assert not broken, f"{name}: {broken}"
     return list(runs.values())
 
 

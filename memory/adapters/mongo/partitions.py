@@ -161,9 +161,9 @@ class Directory:
         have few records. Otherwise all entries are grouped.
         """
         names, most = list(tables), _FIRST_ENTRIES + limit
-        found, is_complete = await self._group(names, where, prefix, after, most)
+        found, is_complete = await self._group(names, where, prefix, after, limit, most)
         if len(found) < limit and not is_complete:
-            found, _ = await self._group(names, where, prefix, after, None)
+            found, _ = await self._group(names, where, prefix, after, limit, None)
         return found[:limit]
 
     async def _group(
@@ -172,16 +172,20 @@ class Directory:
         where: Tenant | Everywhere,
         prefix: str,
         after: Partition | None,
+        limit: int,
         most: int | None,
     ) -> tuple[list[tuple[Partition, int]], bool]:
         """Return partitions in order, and whether these are all there are.
 
-        With `most`, so many index entries of each collection are grouped. The result
-        then ends where the first collection had more.
+        Each collection answers with its first `limit` partitions. With `most`, so many
+        index entries of each are grouped. The result then ends where the first
+        collection had more.
         """
+        first: list[Document] = [{"$sort": {"_id": 1}}, {"$limit": limit}]
         pipeline: list[Document] = [
             {"$match": _behind("_id.", where, prefix, after)},
-            {"$project": {"generation": 1}},
+            *first,
+            {"$project": {"generation": 1, "of": "", "entries": {"$literal": 1}}},
         ]
         for name in tables:
             live = _behind("", where, prefix, after) | {"type": {"$nin": [MARK, TOMBSTONE]}}
@@ -189,18 +193,17 @@ class Directory:
             if most is not None:
                 grouped += [{"$sort": {"tenant": 1, "scope": 1}}, {"$limit": most}]
             place = {"tenant": "$tenant", "scope": "$scope"}
-            grouped += [{"$group": {"_id": place, "entries": {"$sum": 1}}}, {"$set": {"of": name}}]
+            grouped += [{"$group": {"_id": place, "entries": {"$sum": 1}}}, *first, {"$set": {"of": name}}]
             pipeline.append({"$unionWith": {"coll": name, "pipeline": grouped}})
-        generations, read, last = dict[Partition, int](), Counter[str](), dict[str, Partition]()
+        generations, read, groups = dict[Partition, int](), Counter[str](), Counter[str]()
+        last = dict[str, Partition]()
         async for d in await self._settled.aggregate(pipeline, allowDiskUse=True):
-            if not all(isinstance(d["_id"].get(n), str) for n in ("tenant", "scope")):
-                continue
+            groups[d["of"]] += 1
+            read[d["of"]] += d["entries"]
             partition = _partition(d)
             generations[partition] = max(generations.get(partition, 0), int(d.get("generation", 0)))
-            if "of" in d:
-                read[d["of"]] += d["entries"]
-                last[d["of"]] = max(last.get(d["of"], partition), partition)
-        ends = [last[name] for name, count in read.items() if count == most]
+            last[d["of"]] = max(last.get(d["of"], partition), partition)
+        ends = [last[name] for name, count in read.items() if most == count or groups[name] == limit]
         found = sorted(generations.items())
         return [one for one in found if not ends or one[0] <= min(ends)], not ends
 
@@ -222,13 +225,13 @@ def partition_id(partition: Partition) -> Document:
 def _behind(path: str, where: Tenant | Everywhere, prefix: str, after: Partition | None) -> Document:
     """Match partitions whose scope has this prefix and that come after `after`.
 
-    `path` leads to the tenant and the scope.
+    `path` leads to the tenant and the scope. Documents of others, in which these are no
+    texts, do not match.
     """
     tenant, scope = f"{path}tenant", f"{path}scope"
     end = behind_prefix(prefix)
     behind: Document = {scope: {"$gte": prefix, **({} if end is None else {"$lt": end})}}
-    if isinstance(where, Tenant):
-        behind[tenant] = {"$eq": where.tenant}
+    behind[tenant] = {"$eq": where.tenant} if isinstance(where, Tenant) else {"$type": "string"}
     if after is not None and isinstance(where, Tenant) and after.tenant == where.tenant:
         if after.scope >= prefix:
             behind[scope] |= {"$gt": after.scope}

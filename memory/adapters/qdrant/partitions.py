@@ -12,6 +12,7 @@ record (see `batch`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from itertools import groupby
 
 from memory.adapters.qdrant.codec import GENERATION, Payload, is_sound
@@ -48,8 +49,10 @@ async def list_partitions(
     )
     for tenant in tenants:
         of_tenant = make.every([records, make.equals("tenant", tenant)])
-        scopes = await _scopes(engine, of_tenant)
-        generations |= {Partition(tenant, scope): 0 for scope in scopes if scope.startswith(prefix)}
+        behind = None if after is None or after.tenant != tenant else after.scope
+        scopes = [s for s in await _scopes(engine, of_tenant) if s.startswith(prefix)]
+        scopes = [s for s in scopes if behind is None or s > behind]
+        generations |= {Partition(tenant, scope): 0 for scope in nsmallest(limit, scopes)}
     there = [
         make.equals("kind", GENERATION),
         *([make.equals("tenant", where.tenant)] if isinstance(where, Tenant) else []),

@@ -132,20 +132,26 @@ class ScopeDirectory:
         Texts up to the last one of every source that has more are complete.
         """
         found, complete = set[str](), None
-        for source in sources:
-            begin = None
-            if after:
-                stored = source.stored + after.removeprefix(source.shown)
-                begin = encode_partition(Partition(tenant, stored))
-            with step("scopes.list"):
-                page = await source.store.partitions(
-                    Tenant(tenant), prefix=source.stored, limit=limit, cursor=begin
-                )
-            texts = [source.shown + one.scope.removeprefix(source.stored) for one, _ in page.partitions]
+        for texts, is_last in await each_at_once(
+            self._texts_of(tenant, source, after, limit) for source in sources
+        ):
             found.update(texts)
-            if page.cursor is not None:
+            if not is_last:
                 complete = texts[-1] if complete is None else min(complete, texts[-1])
         return sorted(text for text in found if complete is None or text <= complete), complete is None
+
+    async def _texts_of(
+        self, tenant: str, source: _Source, after: str, limit: int
+    ) -> tuple[list[str], bool]:
+        begin = None
+        if after:
+            begin = encode_partition(Partition(tenant, source.stored + after.removeprefix(source.shown)))
+        with step("scopes.list"):
+            page = await source.store.partitions(
+                Tenant(tenant), prefix=source.stored, limit=limit, cursor=begin
+            )
+        texts = [source.shown + one.scope.removeprefix(source.stored) for one, _ in page.partitions]
+        return texts, page.cursor is None
 
     # -- counting ----------------------------------------------------------------------
 

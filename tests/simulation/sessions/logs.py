@@ -191,18 +191,21 @@ class LogCheck:
 
     def _is_begun(self, place: int, row: Record) -> bool:
         """Whether it is of messages that were said together, some of which came before
-        the session was closed: what was begun is ended. Of one that was erased since:
-        whether it may be.
+        the session was closed: what was begun is ended. If it, or one before it, was
+        erased since: whether it may be.
         """
         before = {at: row for at, row in self.rows.items() if at < place}
         texts, standing = (
             {self._text(each) for each in before.values()},
             {self._text(each) for each in self.rows.values()},
         )
+        was_erased = any(self.is_redacted(at) for at in before)
         begun = [
             set(said.texts)
             for said in self._told.said
-            if texts & set(said.texts) or any(self._is_of(said, at) for at in before)
+            if texts & set(said.texts)
+            or (was_erased and set(said.texts) - standing)
+            or any(self._is_of(said, at) for at in before)
         ]
         return any(self._text(row) in said or (self.is_redacted(place) and said - standing) for said in begun)
 

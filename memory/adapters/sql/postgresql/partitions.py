@@ -24,7 +24,8 @@ class PgDirectory(ServerDirectory[Connection]):
         table = self._table = f'"{schema}"."{names.partitions}"'
         found = "RETURNING number, generation"
         self._find_sql = (
-            f"SELECT scope, number, generation FROM {table} WHERE tenant = $1 AND scope = ANY($2::text[])"  # noqa: S608
+            "SELECT scope, p.number, p.generation FROM unnest($2::text[]) AS wanted(scope), LATERAL "  # noqa: S608
+            f"(SELECT number, generation FROM {table} WHERE tenant = $1 AND scope = wanted.scope LIMIT 1) AS p"
         )
         self._add_sql = (
             f"INSERT INTO {table} (number, tenant, scope, generation) "  # noqa: S608
