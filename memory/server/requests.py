@@ -17,6 +17,8 @@ from pydantic import BaseModel, ValidationError
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import is_id
 from memory.domain.versions import ABSENT, is_version
+from memory.facade.arguments import length
+from memory.server.bodies import PARTS_TEXT
 from memory.server.callers import Caller
 from memory.server.problems import Problem, bad_request
 
@@ -32,6 +34,7 @@ Cursor = Annotated[
 ]
 AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
 KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]
+Include = Annotated[list[str] | None, Query(description=PARTS_TEXT)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -253,6 +256,28 @@ def split_list(values: list[str] | None) -> list[str] | None:
     if not values:
         return None
     return [part.strip() for value in values for part in value.split(",")]
+
+
+def with_expiry(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an entry with `expires_in` as its `expires_at`.
+
+    Raises:
+        Problem: 400 if both are given, or a refresh without the time that begins anew.
+    """
+    fields = dict(given)
+    duration = fields.pop("expires_in", None)
+    if fields.get("refresh_on_read") and duration is None:
+        raise bad_request("refresh_on_read", "needs expires_in, the time that each read begins anew")
+    if duration is not None:
+        if fields.get("expires_at") is not None:
+            raise bad_request("expires_in", "does not go with expires_at. Send one of the two")
+        fields["expires_at"] = length("expires_in", duration)
+    return fields
+
+
+def parts_of(include: list[str] | None) -> list[str] | None:
+    """Return the parts of entries that a parameter names; none if it is empty."""
+    return None if include is None else [name for name in split_list(include) or () if name]
 
 
 _WORDS: Final = {"true": True, "1": True, "on": True, "yes": True}

@@ -13,6 +13,7 @@ __all__ = [
     "derivatives",
     "entries",
     "graph",
+    "kept_by_reads",
     "orphans",
     "relations",
     "scratchpads",
