@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 from fastapi import Header, Query, Request
@@ -18,6 +18,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.ids import is_id
 from memory.domain.versions import ABSENT, is_version
 from memory.facade.arguments import length
+from memory.facade.search_options import Include as EntryParts
 from memory.server.bodies import PARTS_TEXT
 from memory.server.callers import Caller
 from memory.server.problems import Problem, bad_request
@@ -265,19 +266,22 @@ def with_expiry(given: Mapping[str, Any]) -> dict[str, Any]:
         Problem: 400 if both are given, or a refresh without the time that begins anew.
     """
     fields = dict(given)
-    duration = fields.pop("expires_in", None)
-    if fields.get("refresh_on_read") and duration is None:
+    if fields.get("refresh_on_read") and fields.get("expires_in") is None:
         raise bad_request("refresh_on_read", "needs expires_in, the time that each read begins anew")
-    if duration is not None:
+    if "expires_in" in fields:
+        duration = fields.pop("expires_in")
         if fields.get("expires_at") is not None:
             raise bad_request("expires_in", "does not go with expires_at. Send one of the two")
-        fields["expires_at"] = length("expires_in", duration)
+        fields["expires_at"] = None if duration is None else length("expires_in", duration)
     return fields
 
 
-def parts_of(include: list[str] | None) -> list[str] | None:
+def parts_of(include: list[str] | None) -> EntryParts | None:
     """Return the parts of entries that a parameter names; none if it is empty."""
-    return None if include is None else [name for name in split_list(include) or () if name]
+    if include is None:
+        return None
+    named = [name for name in split_list(include) or () if name]
+    return cast("EntryParts", named)  # the library checks them
 
 
 _WORDS: Final = {"true": True, "1": True, "on": True, "yes": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -204,6 +205,20 @@ async def test_exports_and_imports_keep_them(memory: Memory, clock: Clock) -> No
         assert await another.get(found.id) is not None
 
 
+async def test_a_reverted_change_moves_no_expiry_back(memory: Memory, clock: Clock) -> None:
+    entry = await memory.write("tea", scope=USER, source="web", **KEPT)
+    clock.advance(HOUR)
+    changed = await memory.update(entry.id, content="green tea", source="mail")
+    clock.advance(1.5 * HOUR)
+    await memory.admin.revert_source(source="mail")
+    now = await memory.get(entry.id)
+    assert now is not None
+    assert (now.content, now.lifetime) == ("tea", 2 * HOUR)
+    assert changed.expires_at is not None
+    assert now.expires_at is not None
+    assert now.expires_at >= changed.expires_at
+
+
 @pytest.mark.parametrize("tier", ["mid", "long"])
 async def test_a_moved_entry_is_kept_by_reads(memory: Memory, clock: Clock, tier: str) -> None:
     entry = await memory.write("tea", scope=SESSION, **KEPT)
@@ -243,6 +258,20 @@ async def test_a_read_answers_where_the_expiry_cannot_be_moved(memory: Memory, c
     finally:
         for one in patches:
             one.stop()
+
+
+@pytest.mark.backend("sqlite")
+async def test_a_memory_that_is_opened_only_for_reading_answers_and_moves_nothing(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    async with Memory(url, embedder="none", clock=clock) as memory:
+        entry = await memory.write("tea", scope=USER, **KEPT)
+    clock.advance(HOUR)
+    async with Memory(f"{url}?mode=ro", embedder="none", clock=clock) as memory:
+        assert await memory.get(entry.id) == entry
+        assert await _found(memory, entry) == entry
+    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == []
 
 
 async def test_tenants_do_not_keep_entries_of_each_other(memory: Memory, clock: Clock) -> None:

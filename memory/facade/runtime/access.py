@@ -1161,9 +1161,10 @@ class Access:
 
     async def browse(self, asked: EntryQuery) -> EntryPage:
         """List the entries of a query."""
-        within = replace(asked, conversation=await self.conversation_in_view(asked.conversation))
+        conversation = await self.conversation_in_view(asked.conversation)
+        within = asked if conversation == asked.conversation else replace(asked, conversation=conversation)
         page = await self.engine.browser.browse(within)
-        if page.cursor is not None and within != asked:  # it must fit the query as the caller knows it
+        if page.cursor is not None and within is not asked:  # it must fit the query as the caller knows it
             page.cursor = cursor_behind(asked, *place_of(page.cursor, within))
         for entry in page:
             leave_out(entry, asked.left_out)

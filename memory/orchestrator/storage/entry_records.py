@@ -226,8 +226,13 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def lifetime_of(record: Record) -> timedelta | None:
     """Return how long each read keeps the entry; None if reads do not keep it."""
-    kept: Any = record.body.get(LIFETIME)
-    return None if kept is None else kept * _MICROSECOND
+    return lifetime_in(record.body)
+
+
+def lifetime_in(body: Mapping[str, JsonValue]) -> timedelta | None:
+    """Return the lifetime in the body of a record; see `lifetime_of`."""
+    kept: Any = body.get(LIFETIME)
+    return None if kept is None else timedelta(microseconds=kept)
 
 
 def with_request(record: Record, request: RequestMark | None) -> Record:
@@ -386,14 +391,14 @@ def _put_expiry(
     """Return the expiry after a change, and note in the body how long reads keep it."""
     if LIFETIME in changes:
         body.pop(LIFETIME, None)
-        kept = changes[LIFETIME]
-        body |= {} if kept is None else {LIFETIME: kept // _MICROSECOND}
+        given: timedelta | None = changes[LIFETIME]
+        body |= {} if given is None else {LIFETIME: given // _MICROSECOND}
     ends = expiry(changes.get("expires_at", record.expires_at), now)
     if ends is None:
         body.pop(LIFETIME, None)
-    elif "expires_at" not in changes and LIFETIME in body:
+    elif "expires_at" not in changes and (kept := lifetime_in(body)) is not None:
         # A read may move the expiry of the stored record until this change replaces it.
-        ends = max(ends, now + body[LIFETIME] * _MICROSECOND)
+        ends = max(ends, now + kept)
     return ends
 
 
@@ -512,6 +517,8 @@ def without(
     if own["artifact_id"] in gone:
         own["artifact_id"] = None
     now = steps[-1]
+    if own[LIFETIME] is not None and own[LIFETIME] == lifetime_of(now):
+        own["expires_at"] = now.expires_at  # reads and changes have only moved it
     whole = apply_changes(
         now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version
     )
@@ -679,9 +686,9 @@ def _said_of(record: Record) -> dict[tuple[str, str], Any]:
         name: shown_texts(record).get(name) for name in ("title", "content")
     }
     own |= {DATA: record.body.get(DATA), "searchable": is_searchable(record), "vector": own_vector(record)}
-    own[LIFETIME] = lifetime_of(record)
     metadata: Mapping[str, Any] = record.body.get("metadata") or {}
-    return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {
+    ends = {"expires_at": record.expires_at, LIFETIME: lifetime_of(record)}
+    return {("own", name): value for name, value in {**own, **ends}.items()} | {
         ("metadata", name): value for name, value in metadata.items()
     }
 

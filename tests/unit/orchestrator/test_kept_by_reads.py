@@ -14,7 +14,9 @@ from tests.unit.orchestrator.world import HOUR, SESSION, TENANT, USER, VOLATILE,
 
 
 async def _kept(world: World, scope: Scope = SESSION) -> Entry:
-    return await world.write(scope=scope, expires_at=2 * HOUR, lifetime=2 * HOUR)
+    entry = await world.write(scope=scope, expires_at=2 * HOUR, lifetime=2 * HOUR)
+    await world.flush()
+    return entry
 
 
 async def _read(world: World, entry: Entry) -> Entry:
