@@ -121,7 +121,7 @@ async def test_changes_say_what_reads_keep(memory: Memory, clock: Clock) -> None
         ({"expires_at": 3 * HOUR, "refresh_on_read": True}, 3 * HOUR),
         ({"expires_at": None}, None),
     ):
-        changed = await memory.update(entry.id, **given)  # type: ignore[arg-type]
+        changed = await memory.update(entry.id, **given)
         assert changed.lifetime == lifetime, given
     assert changed.expires_at is None
 
