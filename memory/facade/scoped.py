@@ -80,8 +80,9 @@ class ScopedMemory:
     ) -> Entry | None:
         """Return one entry of the scope by id or key, or None; see `Memory.get`."""
         wanted = self._entry_id(entry_id, key)
-        entry = await self._access.get(wanted, self._scope, as_of=as_of, known_at=known_at, include=include)
-        return entry if entry is not None and entry.scope == self._scope else None
+        return await self._access.get(
+            wanted, self._scope, as_of=as_of, known_at=known_at, include=include, within=self._scope
+        )
 
     async def get_many(
         self,
@@ -93,8 +94,7 @@ class ScopedMemory:
         """Return entries of the scope by ids or keys; see `Memory.get_many`."""
         scope = None if keys is None else self._scope
         wanted = self._access.entry_ids(entry_ids, scope, keys)
-        found = await self._access.get_many(wanted, self._scope, include=include)
-        return [entry if entry is not None and entry.scope == self._scope else None for entry in found]
+        return await self._access.get_many(wanted, self._scope, include=include, within=self._scope)
 
     async def update(
         self, entry_id: str | None = None, *, key: str | None = None, **options: Unpack[EntryPatch]

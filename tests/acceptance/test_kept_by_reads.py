@@ -274,11 +274,13 @@ async def test_a_memory_that_is_opened_only_for_reading_answers_and_moves_nothin
     assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == []
 
 
-async def test_tenants_do_not_keep_entries_of_each_other(memory: Memory, clock: Clock) -> None:
+async def test_nobody_keeps_entries_that_are_not_shown(memory: Memory, clock: Clock) -> None:
     entry = await memory.write("tea", scope=USER, **KEPT)
     clock.advance(HOUR)
     async with memory.for_tenant("another") as another:
         assert await another.get(entry.id) is None
     assert await memory.restrict([OTHER_USER]).get(entry.id) is None
+    other = memory.scoped(OTHER_USER)
+    assert (await other.get(entry.id), await other.get_many([entry.id])) == (None, [None])
     clock.advance(HOUR + timedelta(seconds=1))
     assert await memory.get(entry.id) is None

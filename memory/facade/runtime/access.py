@@ -337,16 +337,24 @@ class Access:
         await self.engine.expiry_refresher.refresh(self.tenant, entries)
 
     async def get_many(
-        self, entry_ids: Sequence[str], scope: Scope | str | None = None, *, include: Include | None = None
+        self,
+        entry_ids: Sequence[str],
+        scope: Scope | str | None = None,
+        *,
+        include: Include | None = None,
+        within: Scope | None = None,
     ) -> list[Entry | None]:
         """Return the visible entries with these ids, in order; None for the others.
 
-        `scope` is their scope, if the caller named it.
+        `scope` is their scope, if the caller named it. Those of another scope than
+        `within` are left out.
         """
         left_out = parts_left_out(include)
         hidden = await self.outside(entry_ids)
         asked = [one for one in entry_ids if one not in hidden]
         found = await self.engine.entries.get_many(self.tenant, asked, kind=_kind_of(scope))
+        if within is not None:
+            found = {name: entry for name, entry in found.items() if entry.scope == within}
         await self.note_reads(found.values())
         for entry in found.values():
             leave_out(entry, left_out)
@@ -360,8 +368,12 @@ class Access:
         as_of: Moment | None = None,
         known_at: Moment | None = None,
         include: Include | None = None,
+        within: Scope | None = None,
     ) -> Entry | None:
-        """Return the entry with its artifact's description, or None."""
+        """Return the entry with its artifact's description, or None.
+
+        `scope` and `within` are those of `get_many`.
+        """
         valid_at, stored_at = moment("as_of", as_of), moment("known_at", known_at)
         left_out = parts_left_out(include)
         if await self.outside([entry_id]):
@@ -369,9 +381,11 @@ class Access:
         entry = await self.engine.entries.get(
             self.tenant, entry_id, as_of=valid_at, known_at=stored_at, kind=_kind_of(scope)
         )
-        if entry is not None and as_of is None and known_at is None:
+        if entry is None or (within is not None and entry.scope != within):
+            return None
+        if as_of is None and known_at is None:
             await self.note_reads([entry])
-        return None if entry is None else leave_out(await self.with_artifact(entry), left_out)
+        return leave_out(await self.with_artifact(entry), left_out)
 
     async def update(self, entry_id: str, patch: EntryPatch) -> Entry:
         """Change the given fields of an active entry."""

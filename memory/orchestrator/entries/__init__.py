@@ -13,7 +13,6 @@ __all__ = [
     "derivatives",
     "entries",
     "graph",
-    "kept_by_reads",
     "orphans",
     "relations",
     "scratchpads",
