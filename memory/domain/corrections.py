@@ -89,6 +89,8 @@ def subscript_problem(kind: type, key: object) -> str:
 def unknown_attribute(kind: type, name: str) -> str:
     """Return the message for an attribute that a class does not have."""
     problem = f"'{kind.__name__}' object has no attribute '{name}'"
+    if name in getattr(kind, "model_fields", ()):
+        return f"{problem}, because the call left it out. Name {name!r} in include=, or call without include="
     if (right := _attribute_answer(kind, name)) is not None:
         return f"{problem}; use {right}"
     place = PLACES.get(kind.__name__, "")

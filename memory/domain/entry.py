@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -13,6 +13,8 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    TypeAdapter,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -26,6 +28,10 @@ from memory.domain.errors import InvalidInput
 from memory.domain.provenance import check_name, check_origins
 from memory.domain.results import ShortRepr
 from memory.domain.scope import Scope
+
+EntryPart: TypeAlias = Literal["content", "metadata", "data"]
+"""A part of an entry that results may leave out; see `include` of `Memory.search`."""
+ENTRY_PARTS: tuple[EntryPart, ...] = ("content", "metadata", "data")
 
 
 class EntryType(StrEnum):
@@ -55,16 +61,21 @@ class Contributor(BaseModel):
 class Entry(BaseModel):
     """One memory, as it was read. It is a copy: changing it changes no store.
 
+    A call with `include=` leaves out parts (`left_out`). Reading such a part raises
+    `AttributeError`, so it is not taken for an empty one.
+
     `source`, `agent` and `run` say where its content comes from. `origins` lists what
     else went into it: its sources, and earlier writers (see `Provenance`). The entry is
     valid from `valid_from` until just before `valid_to`, and hidden after `expires_at`.
+    `lifetime` is the time from a read to the expiry, if it was written with
+    `refresh_on_read`.
     `key` is the name that its writer gave it; it is unique within the scope. `version`
     is an opaque text that changes with every edit. `metadata` is that of the caller; a
     promotion adds `created_in_session_id`. `data` is JSON of the caller that belongs to
     the content; None if there is none. Searches find the entry only if `searchable`.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", ser_json_timedelta="float")
 
     id: str
     key: str | None = None
@@ -81,6 +92,7 @@ class Entry(BaseModel):
     created_at: datetime
     updated_at: datetime
     expires_at: datetime | None = None
+    lifetime: timedelta | None = None
     valid_from: datetime
     valid_to: datetime | None = None
     promoted_from_id: str | None = None
@@ -151,16 +163,22 @@ class Entry(BaseModel):
         told._artifact = artifact
         return told
 
+    @property
+    def left_out(self) -> tuple[EntryPart, ...]:
+        """The parts that this entry lacks because `include=` left them out."""
+        return tuple(part for part in ENTRY_PARTS if part not in self.__dict__)
+
     def __repr_args__(self) -> Any:
         """Return the fields that distinguish the entry, for one line."""
+        values = self.__dict__
         said = {
             "id": self.id,
             "key": self.key,
             "scope": self.scope.text,
             "type": self.type.value,
             "title": self.title,
-            "content": self.content,
-            "data": self.data,
+            "content": values.get("content"),
+            "data": values.get("data"),
             "tags": self.tags,
         }
         return [
@@ -172,7 +190,8 @@ class Entry(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Return every field as JSON, the scope in its canonical form.
 
-        The artifact is included if it was read.
+        Parts that `include=` left out are missing. The artifact is included if it was
+        read.
         """
         said = {**self.model_dump(mode="json"), "scope": self.scope.text}
         # pydantic's own `self._artifact` takes a third of the time of this function
@@ -185,6 +204,16 @@ class Entry(BaseModel):
 
 
 _FIELDS = set(Entry.model_fields)
+
+
+def leave_out(entry: Entry, parts: Collection[str]) -> Entry:
+    """Remove parts from an entry that nobody else holds yet, and return it."""
+    if parts:
+        for part in parts:
+            entry.__dict__.pop(part, None)
+        object.__setattr__(entry, "__pydantic_fields_set__", _FIELDS.difference(parts))
+    return entry
+
 
 WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
 """The conversation of an entry, its position there, and its speaker.
@@ -280,6 +309,10 @@ class EntryDraft(validation.ValidatedModel):
     """Stored as `metadata["confidence"]`."""
     created_at: MaybeMoment = None
     expires_at: Annotated[datetime | timedelta | None, BeforeValidator(check_expiry)] = None
+    lifetime: Annotated[timedelta | None, BeforeValidator(check_lifetime)] = None
+    """How long each read keeps the entry. `refresh_on_read=True` sets it to the
+    duration of `expires_at`.
+    """
     conversation_id: Name = None
     number_in_conversation: Whole = None
     speaker: Name = None
@@ -308,6 +341,17 @@ class EntryDraft(validation.ValidatedModel):
         return (
             self.conversation_id is not None and self.number_in_conversation is None and self.speaker is None
         )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lifetime_as_given(cls, values: Any) -> Any:
+        return with_lifetime(values) if isinstance(values, dict) else values
+
+    @model_validator(mode="after")
+    def _expires_if_reads_keep_it(self) -> EntryDraft:
+        if self.lifetime is not None and self.expires_at is None:
+            raise InvalidInput("lifetime", "needs expires_at, which each read moves. Pass both, or neither")
+        return self
 
     @model_validator(mode="after")
     def _confidence_in_metadata(self) -> EntryDraft:
@@ -426,9 +470,11 @@ Draft = TypeVar("Draft", bound=EntryDraft)
 def with_changes(draft: Draft, changes: Mapping[str, Any]) -> Draft:
     """Return the draft with these values, checked.
 
-    A vector of the caller is dropped with the text that it belongs to.
+    A vector of the caller is dropped with the text that it belongs to, and a lifetime
+    with the expiry.
     """
     others = {} if not changes.keys() & {"title", "content"} else {"vector": None}
+    others |= {"lifetime": None} if "expires_at" in changes else {}
     return type(draft)(**{**dict(draft), **others, **changes})
 
 
@@ -530,6 +576,39 @@ def check_expiry(value: object) -> datetime | timedelta | None:
     )
 
 
+def check_lifetime(value: object) -> timedelta | None:
+    """Check how long each read keeps an entry; None if reads do not keep it."""
+    try:
+        given = _DURATION.validate_python(value)
+    except ValidationError:
+        raise InvalidInput("lifetime", f"must be a timedelta, not {type(value).__name__}") from None
+    return None if given is None else validation.length(given, "lifetime")
+
+
+_DURATION: TypeAdapter[timedelta | None] = TypeAdapter(timedelta | None)
+
+
+def with_lifetime(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of an entry with its `lifetime` in place of `refresh_on_read`.
+
+    Reads do not keep an entry that gets an expiry without `refresh_on_read`.
+    """
+    fields = dict(given)
+    if "refresh_on_read" in fields:
+        refreshes, expires_at = fields.pop("refresh_on_read"), fields.get("expires_at")
+        if not isinstance(refreshes, bool):
+            raise InvalidInput("refresh_on_read", f"must be True or False, not {type(refreshes).__name__}")
+        if refreshes and not isinstance(expires_at, timedelta):
+            raise InvalidInput(
+                "refresh_on_read",
+                "needs the time that each read begins anew. Pass expires_at=timedelta(hours=1) too",
+            )
+        fields["lifetime"] = expires_at if refreshes else None
+    elif "expires_at" in fields:
+        fields.setdefault("lifetime", None)
+    return fields
+
+
 def expiry(given: datetime | timedelta | None, now: datetime) -> datetime | None:
     """Return the moment of a checked expiry for a write made now."""
     return now + given if isinstance(given, timedelta) else given
@@ -551,6 +630,7 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "searchable": check_searchable,
     "confidence": check_confidence,
     "expires_at": check_expiry,
+    "lifetime": check_lifetime,
 }
 """The fields that `update` may change, with their checks.
 
@@ -560,9 +640,11 @@ All other fields are immutable.
 
 def check_patch(changes: dict[str, Any]) -> dict[str, Any]:
     """Validate the changes of an update. Empty content is allowed."""
+    changes = with_lifetime(changes)
     for name in changes:
         if name not in PATCHABLE:
-            raise InvalidInput(name, f"cannot be changed; update takes {', '.join(PATCHABLE)}")
+            taken = ["refresh_on_read" if one == "lifetime" else one for one in PATCHABLE]
+            raise InvalidInput(name, f"cannot be changed; update takes {', '.join(taken)}")
     checked = {name: PATCHABLE[name](value) for name, value in changes.items()}
     refuse_hidden_vector(checked)
     if "confidence" in checked:

@@ -111,7 +111,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ("Session.update", 'session.update("m1", content="hello")'),
         ("query", '"what does Ada drink?"'),
     ),
-    "ttl expiry expire expires expires_in expiration expiration_date ex px time_to_live": (
+    "ttl expiry expire expires expires_in expiration expiration_date ex px time_to_live lifetime": (
         ("expires_at", "timedelta(hours=1)"),
         ("expires_in", "timedelta(hours=1)"),
         ("", 'memory.write("Ada likes tea", scope=Scope.user("ada"), expires_at=timedelta(hours=1))'),
@@ -217,6 +217,8 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ("filter", '{"before": "2026-01-31T00:00:00Z"}'),
     ),
     "order_by sort sort_by": (("order", '"newest"'),),
+    "with_payload output_fields select return_properties": (("include", '["content", "metadata"]'),),
+    "refresh_ttl refresh sliding touch": (("refresh_on_read", "True"),),
     "retired superseded include_superseded include_deleted": (("include_retired", "True"),),
     # -- sessions and memories
     "system_prompt system_message instructions": (("system", '"You are a helpful assistant."'),),
@@ -501,6 +503,11 @@ VALUES: dict[str, dict[str, str]] = {
         "overwrite upsert": "replace",
         "ignore skip": "keep",
         "merge patch": "update",
+    },
+    "include": {
+        "document documents text page_content body": "content",
+        "metadatas meta payload": "metadata",
+        "value values": "data",
     },
     "order": {"desc descending latest": "newest", "asc ascending": "oldest"},
     "role": {"human": "user", "ai bot model": "assistant", "developer": "system", "function": "tool"},

@@ -481,12 +481,11 @@ def _too_small(field: str, seconds: float) -> str:
     return said + "write a datetime with a zone, or ISO 8601 text such as 2026-01-31T09:30:00Z"
 
 
-def length(value: timedelta) -> timedelta:
+def length(value: timedelta, field: str = "expires_at") -> timedelta:
     """Validate the lifetime of an entry: above zero, and below a thousand years."""
     if not timedelta(0) < value <= LONGEST:
-        raise InvalidInput(
-            "expires_at", f"must be a moment, or a duration above zero and of at most {LONGEST.days} days"
-        )
+        kinds = "a moment, or a duration" if field == "expires_at" else "a duration"
+        raise InvalidInput(field, f"must be {kinds} above zero and of at most {LONGEST.days} days")
     return value
 
 

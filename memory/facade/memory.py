@@ -70,6 +70,7 @@ from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.scoped import ScopedMemory
 from memory.facade.search_options import (
     BrowseOptions,
+    Include,
     RetrieveOptions,
     SearchOptions,
     least_relevance,
@@ -557,6 +558,10 @@ class Memory(AsyncContext, LoopBound):
             expires_at: A moment, or a `timedelta` from the write on. The entry is
                 hidden from then on. A sweep deletes it 24 hours later
                 (`durations.expired_grace`; zero keeps it for ever).
+            refresh_on_read: Begin the time of `expires_at`, a `timedelta`, anew
+                whenever `get`, `get_many` or `search` returns the entry, and when it is
+                changed. A read keeps the version. Lists and reads of the past do not
+                count.
             artifact_id: A file of a session (`memory.artifacts`). If it does not exist,
                 nothing is written. Deleting the artifact clears the field.
             agent: The agent that writes the entry.
@@ -704,7 +709,9 @@ class Memory(AsyncContext, LoopBound):
                 brings back the embedder's.
             searchable: Whether searches find the entry. False drops a vector of yours.
             artifact_id: None clears it.
-            expires_at: None clears it.
+            expires_at: None clears it. Reads do not move a new expiry unless
+                `refresh_on_read=True` is passed with it.
+            refresh_on_read: As in `write`. False leaves the expiry where it is now.
             expected_version: Change the entry only if this is still its `version`.
             request_id: As in `write`. A repeat returns the version that the first call
                 made.
@@ -765,6 +772,7 @@ class Memory(AsyncContext, LoopBound):
         key: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        include: Include | None = None,
     ) -> Entry | None:
         """Return one entry, or None if none is visible.
 
@@ -777,13 +785,14 @@ class Memory(AsyncContext, LoopBound):
             known_at: Return the version that was stored at this moment, before later
                 edits. An entry is known from its `updated_at` on. If it was given a
                 `created_at`, it is known from the moment of the write on.
+            include: As in `search`.
 
         Returns:
             The entry. Its `artifact` describes the artifact that it points to, as it is
             now.
         """
         wanted = self._access.entry_id(entry_id, scope, key)
-        return await self._access.get(wanted, scope, as_of=as_of, known_at=known_at)
+        return await self._access.get(wanted, scope, as_of=as_of, known_at=known_at, include=include)
 
     async def get_many(
         self,
@@ -791,6 +800,7 @@ class Memory(AsyncContext, LoopBound):
         *,
         scope: Scope | str | None = None,
         keys: Sequence[str] | None = None,
+        include: Include | None = None,
     ) -> list[Entry | None]:
         """Return several entries, by their ids or by their keys in one scope.
 
@@ -798,12 +808,14 @@ class Memory(AsyncContext, LoopBound):
             entry_ids: At most 1,000 ids.
             scope: With `keys`, names the entries instead of their ids.
             keys: At most 1,000 keys of entries in `scope`.
+            include: As in `search`.
 
         Returns:
             The entries in the order of the ids or keys; None for each that is not
             visible. Their `artifact` is None, as in lists.
         """
-        return await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys), scope)
+        wanted = self._access.entry_ids(entry_ids, scope, keys)
+        return await self._access.get_many(wanted, scope, include=include)
 
     async def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage:
         """List the entries of a scope by age; 20 by default.
@@ -829,6 +841,7 @@ class Memory(AsyncContext, LoopBound):
             as_of: List the entries that were valid at this moment.
             known_at: List the versions that were stored at this moment.
             cursor: The cursor of the page before.
+            include: As in `search`.
 
         Returns:
             The entries. `degraded` names tiers that could not be read. Their entries
@@ -869,6 +882,7 @@ class Memory(AsyncContext, LoopBound):
                 combined with `as_of` or `known_at`.
             limit: At most 1,000; 50 by default.
             cursor: The cursor of the page before.
+            include: As in `search`.
 
         Returns:
             The entries. `degraded` names tiers that could not be read. Their entries
@@ -967,6 +981,11 @@ class Memory(AsyncContext, LoopBound):
                 with that user. Messages and entries share one order and one limit.
                 Filters other than `since` and `before` leave messages out, and so do
                 `as_of`, `known_at` and a blank query.
+            include: The parts that the entries have: any of `"content"`, `"metadata"`
+                and `"data"`; all by default, and none of them with `[]`. All other
+                fields are there always. `entry.left_out` names the missing parts, and
+                reading one raises `AttributeError`. Filters, gates and advisors see
+                whole entries, and messages are whole.
 
         Returns:
             The hits, best first. `degraded` names tiers that could not be searched. It

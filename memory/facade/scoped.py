@@ -16,7 +16,13 @@ from memory.facade.arguments import Moment, flag
 from memory.facade.erasure import erase_scope
 from memory.facade.runtime.access import BROWSE_LIMIT, RETRIEVE_LIMIT, Access
 from memory.facade.runtime.view_guard import guard_calls
-from memory.facade.search_options import BrowseOptions, RetrieveOptions, SearchOptions, split_search
+from memory.facade.search_options import (
+    BrowseOptions,
+    Include,
+    RetrieveOptions,
+    SearchOptions,
+    split_search,
+)
 from memory.facade.write_options import EntryPatch, WriteOptions, split_options
 from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
@@ -70,19 +76,25 @@ class ScopedMemory:
         key: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        include: Include | None = None,
     ) -> Entry | None:
         """Return one entry of the scope by id or key, or None; see `Memory.get`."""
         wanted = self._entry_id(entry_id, key)
-        entry = await self._access.get(wanted, self._scope, as_of=as_of, known_at=known_at)
-        return entry if entry is not None and entry.scope == self._scope else None
+        return await self._access.get(
+            wanted, self._scope, as_of=as_of, known_at=known_at, include=include, within=self._scope
+        )
 
     async def get_many(
-        self, entry_ids: Sequence[str] | None = None, *, keys: Sequence[str] | None = None
+        self,
+        entry_ids: Sequence[str] | None = None,
+        *,
+        keys: Sequence[str] | None = None,
+        include: Include | None = None,
     ) -> list[Entry | None]:
         """Return entries of the scope by ids or keys; see `Memory.get_many`."""
         scope = None if keys is None else self._scope
-        found = await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys), self._scope)
-        return [entry if entry is not None and entry.scope == self._scope else None for entry in found]
+        wanted = self._access.entry_ids(entry_ids, scope, keys)
+        return await self._access.get_many(wanted, self._scope, include=include, within=self._scope)
 
     async def update(
         self, entry_id: str | None = None, *, key: str | None = None, **options: Unpack[EntryPatch]

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from memory.domain import validation
-from memory.domain.entry import EntryType
+from memory.domain.entry import ENTRY_PARTS, Entry, EntryPart, EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.filter_parsing import SHORT, parse_filter
 from memory.domain.filters import JSON, AllOf, AnyOf, Comparison, Filter, Negation, is_empty
@@ -74,6 +74,10 @@ class SearchBoost(TypedDict, total=False):
     """Raise entries that were said in this conversation."""
 
 
+Include: TypeAlias = Sequence[EntryPart]
+"""The parts of entries that a result has, of `"content"`, `"metadata"` and `"data"`."""
+
+
 class SearchOptions(TypedDict, total=False):
     """The arguments of `search` besides `query`, `scope` and `messages`."""
 
@@ -95,6 +99,7 @@ class SearchOptions(TypedDict, total=False):
     expand: bool
     rerank: bool | Literal["two-stage"]
     vector: Vector | None
+    include: Include | None
 
 
 class RetrieveOptions(TypedDict, total=False):
@@ -114,6 +119,7 @@ class RetrieveOptions(TypedDict, total=False):
     as_of: Moment | None
     known_at: Moment | None
     cursor: str | None
+    include: Include | None
 
 
 class BrowseOptions(TypedDict, total=False):
@@ -130,6 +136,24 @@ class BrowseOptions(TypedDict, total=False):
     include_retired: bool
     limit: int | None
     cursor: str | None
+    include: Include | None
+
+
+def parts_left_out(include: Include | None) -> frozenset[str]:
+    """Return the parts of entries that a result leaves out; none by default.
+
+    Raises:
+        InvalidInput: `include` names something else than a part.
+    """
+    if include is None:
+        return frozenset()
+    named = validation.sequence("include", include)
+    for one in named:
+        if isinstance(one, str) and one in Entry.model_fields and one not in ENTRY_PARTS:
+            raise InvalidInput(
+                "include", f"{one!r} is in every result. Name only parts: {', '.join(ENTRY_PARTS)}"
+            )
+    return frozenset(ENTRY_PARTS).difference(validation.one_of("include", one, ENTRY_PARTS) for one in named)
 
 
 def filter_of(given: FilterInput | None) -> Filter | None:

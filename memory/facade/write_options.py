@@ -37,6 +37,7 @@ class EntryFields(TypedDict, total=False):
     artifact_id: str | None
     created_at: Moment | None
     expires_at: Moment | timedelta | None
+    refresh_on_read: bool
     conversation_id: str | None
     number_in_conversation: int | None
     speaker: str | None
@@ -64,6 +65,7 @@ class EntryPatch(TypedDict, total=False):
     confidence: float
     artifact_id: str | None
     expires_at: Moment | timedelta | None
+    refresh_on_read: bool
     expected_version: str | None
     request_id: str | None
     consistency: Consistency | None

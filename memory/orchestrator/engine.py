@@ -30,6 +30,7 @@ from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.entries.derivatives import Derivatives
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.graph import Graphs
+from memory.orchestrator.entries.kept_by_reads import ExpiryRefresher
 from memory.orchestrator.entries.orphans import OrphanCollector
 from memory.orchestrator.entries.relations import Relations
 from memory.orchestrator.entries.scopes import EntryScopes
@@ -280,6 +281,7 @@ class Engine:
         self.advised_search = AdvisedSearch(self.entry_search, placement, advisor=advisor, reranker=reranker)
         self.tier_mover = TierMover(placement, outbox, cache, generations)
         self.accesses = Accesses(placement)
+        self.expiry_refresher = ExpiryRefresher(placement, cache)
         self.rule_evaluator = RuleEvaluator(placement, conversations.counter, rules, policies)
         self.promotion = promotion = Promotion(
             placement,

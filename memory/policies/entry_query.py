@@ -55,6 +55,8 @@ class EntryQuery:
     """Entries of other conversations are left out; those without one are not."""
     include_retired: bool = False
     """Whether browsing also shows entries whose validity has ended."""
+    left_out: frozenset[str] = frozenset()
+    """The parts that are removed from the entries in the result."""
     after: tuple[datetime, int, str] | None = None
     """The place after which browsing continues, in its order.
 

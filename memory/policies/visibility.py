@@ -52,6 +52,19 @@ def is_expired(record: Record, now: datetime) -> bool:
     return record.expires_at is not None and record.expires_at < now
 
 
+def expiry_after_read(
+    expires_at: datetime | None, lifetime: timedelta | None, now: datetime
+) -> datetime | None:
+    """Return the later expiry that a read gives to what it keeps for `lifetime`.
+
+    None if the expiry stays: nothing keeps it, or it would move by less than a
+    hundredth of the lifetime.
+    """
+    if expires_at is None or lifetime is None:
+        return None
+    return now + lifetime if now + lifetime - expires_at > lifetime / 100 else None
+
+
 def is_current(record: Record, now: datetime) -> bool:
     """Return whether the validity includes now, for reads without a time.
 

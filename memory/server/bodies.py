@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from memory.domain.corrections import meant_name
-from memory.domain.entry import EntryType
+from memory.domain.entry import ENTRY_PARTS, EntryType
 from memory.domain.relation_labels import LABELS
 
 _TENANTS = ("tenant", "tenant_id")
@@ -82,6 +82,8 @@ EntryKind: TypeAlias = Annotated[str, field_of(enum=[str(one) for one in EntryTy
 RelationKind: TypeAlias = Annotated[str, field_of(enum=list(LABELS))]
 IfExists: TypeAlias = Annotated[str, field_of(enum=["error", "update", "replace", "keep"])]
 Share: TypeAlias = Annotated[float, field_of(minimum=0, maximum=1)]
+PartName: TypeAlias = Annotated[str, field_of(enum=list(ENTRY_PARTS))]
+PARTS_TEXT = "The parts that entries have: content, metadata, data. By default, all."
 Reference: TypeAlias = str | int
 """A UUID, or the number for people: 42, "42" or "#42"."""
 
@@ -99,6 +101,10 @@ class EntryFields(RequestBody):
     searchable: bool = True
     confidence: Share | None = None
     expires_at: When | None = None
+    expires_in: float | str | None = Field(
+        default=None, description="Seconds, or text such as 2h, in place of expires_at."
+    )
+    refresh_on_read: bool = Field(default=False, description="Each read begins the time of expires_in anew.")
     artifact_id: Reference | None = Field(default=None, description="A file; 0 or null for none.")
     agent: str | None = None
     run: str | None = None
@@ -190,6 +196,7 @@ class SearchQuestion(RequestBody):
     half_life: float | None = Field(default=None, description="In days.")
     decay_floor: Share | None = None
     vector: list[float] | None = None
+    include: list[PartName] | None = Field(default=None, description=PARTS_TEXT)
     explain: bool = False
     expand: str | None = Field(default=None, description="The name of a configured model.")
     rerank: str | None = Field(default=None, description="The name of a configured model.")

@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
-from memory.domain.entry import Entry
+from memory.domain.entry import ENTRY_PARTS, Entry
 from memory.domain.relation_labels import Label
 from memory.domain.results import as_json
 
@@ -55,8 +55,19 @@ class Contribution(BaseModel):
     confidence: Any = None
 
 
+def _without_parts(schema: dict[str, Any]) -> None:
+    """Say that a result may lack the parts of an entry."""
+    schema["required"] = [name for name in schema["required"] if name not in ENTRY_PARTS]
+
+
 class EntryView(BaseModel):
-    """One entry. Its `version` is also its ETag."""
+    """One entry. Its `version` is also its ETag.
+
+    With `include`, it lacks those of `content`, `metadata` and `data` that are not
+    named.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_without_parts)
 
     id: str
     key: str | None
@@ -73,6 +84,7 @@ class EntryView(BaseModel):
     created_at: Moment
     updated_at: Moment
     expires_at: Moment | None
+    lifetime: float | None = Field(description="Seconds from a read to the expiry.")
     valid_from: Moment
     valid_to: Moment | None
     promoted_from_id: str | None

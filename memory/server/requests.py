@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 from fastapi import Header, Query, Request
@@ -17,6 +17,9 @@ from pydantic import BaseModel, ValidationError
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import is_id
 from memory.domain.versions import ABSENT, is_version
+from memory.facade.arguments import length
+from memory.facade.search_options import Include as EntryParts
+from memory.server.bodies import PARTS_TEXT
 from memory.server.callers import Caller
 from memory.server.problems import Problem, bad_request
 
@@ -32,6 +35,7 @@ Cursor = Annotated[
 ]
 AsOf = Annotated[str | None, Query(description="Show what was true at this moment.")]
 KnownAt = Annotated[str | None, Query(description="Show what was stored at this moment.")]
+Include = Annotated[list[str] | None, Query(description=PARTS_TEXT)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -253,6 +257,31 @@ def split_list(values: list[str] | None) -> list[str] | None:
     if not values:
         return None
     return [part.strip() for value in values for part in value.split(",")]
+
+
+def with_expiry(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an entry with `expires_in` as its `expires_at`.
+
+    Raises:
+        Problem: 400 if both are given, or a refresh without the time that begins anew.
+    """
+    fields = dict(given)
+    if fields.get("refresh_on_read") and fields.get("expires_in") is None:
+        raise bad_request("refresh_on_read", "needs expires_in, the time that each read begins anew")
+    if "expires_in" in fields:
+        duration = fields.pop("expires_in")
+        if fields.get("expires_at") is not None:
+            raise bad_request("expires_in", "does not go with expires_at. Send one of the two")
+        fields["expires_at"] = None if duration is None else length("expires_in", duration)
+    return fields
+
+
+def parts_of(include: list[str] | None) -> EntryParts | None:
+    """Return the parts of entries that a parameter names; none if it is empty."""
+    if include is None:
+        return None
+    named = [name for name in split_list(include) or () if name]
+    return cast("EntryParts", named)  # the library checks them
 
 
 _WORDS: Final = {"true": True, "1": True, "on": True, "yes": True}

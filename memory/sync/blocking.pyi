@@ -58,7 +58,11 @@ from memory.domain.document import (
     Value,
 )
 from memory.domain.enrichment import Enrichment, WriteReport
-from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.entry import (
+    Entry,
+    EntryDraft,
+    EntryType,
+)
 from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.provenance import Provenance
@@ -114,6 +118,7 @@ from memory.facade.runtime.access import (
 from memory.facade.search_options import (
     BrowseOptions,
     FilterInput,
+    Include,
     RetrieveOptions,
     SearchOptions,
 )
@@ -258,6 +263,7 @@ class BlockingMemory:
         key: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        include: Include | None = ...,
     ) -> Entry | None: ...
     def get_many(
         self,
@@ -265,6 +271,7 @@ class BlockingMemory:
         *,
         scope: Scope | str | None = ...,
         keys: Sequence[str] | None = ...,
+        include: Include | None = ...,
     ) -> list[Entry | None]: ...
     def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
     def browse(self, scope: Scopes | None = ..., **options: Unpack[BrowseOptions]) -> EntryPage: ...
@@ -340,9 +347,14 @@ class BlockingScopedMemory:
         key: str | None = ...,
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
+        include: Include | None = ...,
     ) -> Entry | None: ...
     def get_many(
-        self, entry_ids: Sequence[str] | None = ..., *, keys: Sequence[str] | None = ...
+        self,
+        entry_ids: Sequence[str] | None = ...,
+        *,
+        keys: Sequence[str] | None = ...,
+        include: Include | None = ...,
     ) -> list[Entry | None]: ...
     def update(
         self, entry_id: str | None = ..., *, key: str | None = ..., **options: Unpack[EntryPatch]
@@ -379,6 +391,7 @@ class BlockingEntries:
         *,
         filter: FilterInput | None = ...,
         include_retired: bool = ...,
+        include: Include | None = ...,
     ) -> Iterator[Entry]: ...
     def delete_many(
         self,
@@ -395,6 +408,7 @@ class BlockingEntries:
         scope: Scope | str | None = ...,
         key: str | None = ...,
         superseded: bool = ...,
+        include: Include | None = ...,
     ) -> list[Entry]: ...
     def source_messages(self, entry_id: str) -> list[HistoryItem]: ...
     def invalidate(

@@ -156,9 +156,12 @@ def _recognise_own_write(write: Write, outcome: Outcome) -> Outcome:
 def _is_there(record: Record, stored: Record) -> bool:
     """Whether the record of a put is stored: same content, role and tier.
 
-    Its pending steps may have been completed since.
+    Its pending steps may have been completed since, and a read may have moved its
+    expiry to a later moment.
     """
     born = record if record.generation is not None else replace(record, generation=stored.generation)
+    if born.expires_at is not None and stored.expires_at is not None:
+        born = replace(born, expires_at=max(born.expires_at, stored.expires_at))
     return stored.same_content(born) and stored.role is record.role and stored.tier == record.tier
 
 

@@ -175,7 +175,7 @@ class MemoryCommandContext:
 
     async def around(self, entry: Entry) -> asked_by.EntryLinks:
         entry_id, artifact = entry.id, (await self.access.with_artifact(entry)).artifact
-        self.access.engine.accesses.note(self.access.tenant, [entry_id])  # count it as read
+        await self.access.note_reads([entry])
         others: dict[str, Entry | None] = {entry_id: entry}
         outgoing, more_outgoing = await self._links(others, source_id=entry_id)
         incoming, more_incoming = await self._links(others, target_id=entry_id)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from memory.domain.corrections import explain_guesses
-from memory.domain.entry import Entry
+from memory.domain.entry import Entry, leave_out
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.filter_parsing import parse_filter
 from memory.domain.filters import check_size, is_empty
@@ -17,7 +17,7 @@ from memory.facade.arguments import Moment, flag, id_of, scope_or_subtree
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import request_of
 from memory.facade.runtime.view_guard import guard_calls
-from memory.facade.search_options import FilterInput, filter_of
+from memory.facade.search_options import FilterInput, Include, filter_of, parts_left_out
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.requests import RequestMark, partition_mark
 
@@ -42,6 +42,7 @@ class Entries:
         *,
         filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         include_retired: bool = False,
+        include: Include | None = None,
     ) -> AsyncIterator[Entry]:
         """Iterate over every live entry of the tenant or a scope, as exports do.
 
@@ -53,16 +54,17 @@ class Entries:
             scope: A scope or a subtree, or its text, such as `"user:ada"`.
             filter: Only entries that pass it; see `Filter`.
             include_retired: Also yield entries whose validity has ended.
+            include: As in `Memory.search`.
 
         Raises:
             StoreUnavailable: A store did not answer.
         """
-        wanted = self._scopes_of(scope)
+        wanted, left_out = self._scopes_of(scope), parts_left_out(include)
         passing = self._access.check_filter(filter_of(filter))
         async for entry in self._access.engine.browser.everything(
             self._access.tenant, wanted, retired=flag("include_retired", include_retired), passing=passing
         ):
-            yield entry
+            yield leave_out(entry, left_out)
 
     def _scopes_of(self, scope: Scope | Subtree | str | None) -> Sequence[Scope | Subtree]:
         """Return the scopes that a call covers; none for the whole tenant."""
@@ -130,6 +132,7 @@ class Entries:
         scope: Scope | str | None = None,
         key: str | None = None,
         superseded: bool = False,
+        include: Include | None = None,
     ) -> list[Entry]:
         """List every version of an entry, oldest first, the current one last.
 
@@ -141,18 +144,20 @@ class Entries:
                 entries that this one superseded, and of the entries that those
                 superseded. The farthest back come first, from at most 100 entries in
                 all.
+            include: As in `Memory.search`.
 
         Raises:
             NotFound: There is no such entry.
         """
         engine, tenant = self._access.engine, self._access.tenant
         wanted, chained = self._access.entry_id(entry_id, scope, key), flag("superseded", superseded)
+        left_out = parts_left_out(include)
         await self._access.require_entries([wanted])
         versions = await engine.entries.history(tenant, wanted)
         for one in (await engine.graphs.chain(tenant, wanted, self._access.inside))[1:] if chained else ():
             with suppress(NotFound):  # expired
                 versions = [*await engine.entries.history(tenant, one), *versions]
-        return versions
+        return [leave_out(version, left_out) for version in versions]
 
     async def source_messages(self, entry_id: str) -> list[HistoryItem]:
         """List the messages that an entry was made of, oldest first.

@@ -12,7 +12,16 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from memory.domain import validation
 from memory.domain.conflicts import ConflictReport
 from memory.domain.enrichment import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
-from memory.domain.entry import Draft, Entry, EntryDraft, EntryType, check_key, check_patch, check_vector
+from memory.domain.entry import (
+    Draft,
+    Entry,
+    EntryDraft,
+    EntryType,
+    check_key,
+    check_patch,
+    check_vector,
+    leave_out,
+)
 from memory.domain.errors import (
     Conflict,
     Forbidden,
@@ -64,12 +73,14 @@ from memory.facade.runtime.request_ids import (
 )
 from memory.facade.search_options import (
     FilterInput,
+    Include,
     Scalar,
     and_all,
     comparisons_in,
     filter_of,
     least_relevance,
     metadata_of,
+    parts_left_out,
     search_mode,
     split_filter,
     tags_of,
@@ -320,17 +331,33 @@ class Access:
             for key in validation.sequence("keys", keys, at_most=validation.MAX_LIMIT)
         ]
 
+    async def note_reads(self, entries: Collection[Entry]) -> None:
+        """Count entries as read in their current state, and keep them if reads do."""
+        self.engine.accesses.note(self.tenant, [entry.id for entry in entries])
+        await self.engine.expiry_refresher.refresh(self.tenant, entries)
+
     async def get_many(
-        self, entry_ids: Sequence[str], scope: Scope | str | None = None
+        self,
+        entry_ids: Sequence[str],
+        scope: Scope | str | None = None,
+        *,
+        include: Include | None = None,
+        within: Scope | None = None,
     ) -> list[Entry | None]:
         """Return the visible entries with these ids, in order; None for the others.
 
-        `scope` is their scope, if the caller named it.
+        `scope` is their scope, if the caller named it. Those of another scope than
+        `within` are left out.
         """
+        left_out = parts_left_out(include)
         hidden = await self.outside(entry_ids)
         asked = [one for one in entry_ids if one not in hidden]
         found = await self.engine.entries.get_many(self.tenant, asked, kind=_kind_of(scope))
-        self.engine.accesses.note(self.tenant, list(found))
+        if within is not None:
+            found = {name: entry for name, entry in found.items() if entry.scope == within}
+        await self.note_reads(found.values())
+        for entry in found.values():
+            leave_out(entry, left_out)
         return [found.get(one) for one in entry_ids]
 
     async def get(
@@ -340,17 +367,25 @@ class Access:
         *,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
+        include: Include | None = None,
+        within: Scope | None = None,
     ) -> Entry | None:
-        """Return the entry with its artifact's description, or None."""
+        """Return the entry with its artifact's description, or None.
+
+        `scope` and `within` are those of `get_many`.
+        """
         valid_at, stored_at = moment("as_of", as_of), moment("known_at", known_at)
+        left_out = parts_left_out(include)
         if await self.outside([entry_id]):
             return None
         entry = await self.engine.entries.get(
             self.tenant, entry_id, as_of=valid_at, known_at=stored_at, kind=_kind_of(scope)
         )
-        if entry is not None and as_of is None and known_at is None:
-            self.engine.accesses.note(self.tenant, [entry.id])
-        return None if entry is None else await self.with_artifact(entry)
+        if entry is None or (within is not None and entry.scope != within):
+            return None
+        if as_of is None and known_at is None:
+            await self.note_reads([entry])
+        return leave_out(await self.with_artifact(entry), left_out)
 
     async def update(self, entry_id: str, patch: EntryPatch) -> Entry:
         """Change the given fields of an active entry."""
@@ -1141,12 +1176,12 @@ class Access:
     async def browse(self, asked: EntryQuery) -> EntryPage:
         """List the entries of a query."""
         conversation = await self.conversation_in_view(asked.conversation)
-        if conversation == asked.conversation:
-            return await self.engine.browser.browse(asked)
-        within = replace(asked, conversation=conversation)
+        within = asked if conversation == asked.conversation else replace(asked, conversation=conversation)
         page = await self.engine.browser.browse(within)
-        if page.cursor is not None:  # it must fit the query as the caller knows it
+        if page.cursor is not None and within is not asked:  # it must fit the query as the caller knows it
             page.cursor = cursor_behind(asked, *place_of(page.cursor, within))
+        for entry in page:
+            leave_out(entry, asked.left_out)
         return page
 
     def entry_query(
@@ -1174,6 +1209,7 @@ class Access:
         updated_before: Moment | None = None,
         conversation: str | None = None,
         include_retired: bool = False,
+        include: Include | None = None,
     ) -> EntryQuery:
         """Validate the arguments of a query for entries.
 
@@ -1217,6 +1253,7 @@ class Access:
                 None if conversation is None else validation.identifier("conversation", conversation)
             ),
             include_retired=include_retired,
+            left_out=parts_left_out(include),
         )
         return (
             asked
@@ -1246,6 +1283,7 @@ class Access:
         rerank: bool | Literal["two-stage"] = False,
         messages: bool = False,
         vector: Vector | None = None,
+        include: Include | None = None,
         advisor: Advisor | None = None,
     ) -> SearchResult:
         """Search for the best answers.
@@ -1266,6 +1304,7 @@ class Access:
             session_id=session_id,
             as_of=as_of,
             known_at=known_at,
+            include=include,
         )
         asked = replace(
             asked,
@@ -1315,10 +1354,11 @@ class Access:
             asked, text, explain=flag("explain", explain), expand=expanding, stages=stages
         )
         found.degraded = (*found.degraded, *notes)
+        entries = [hit.entry for hit in found if isinstance(hit, FoundEntry)]
         if asked.as_of is None and asked.known_at is None:
-            self.engine.accesses.note(
-                self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)]
-            )
+            await self.note_reads(entries)
+        for entry in entries:
+            leave_out(entry, asked.left_out)
         return found
 
 

@@ -62,7 +62,7 @@ from memory.orchestrator.storage.topology import part_of
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import where_of
-from memory.policies.visibility import is_expired, unexpired_filter
+from memory.policies.visibility import expiry_after_read, is_expired, unexpired_filter
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import (
     Condition,
@@ -267,15 +267,14 @@ class Documents:
     async def _refresh(self, rows: Sequence[Record | None]) -> Sequence[Record | None]:
         """Move the expiry of documents that reads keep; return them as they are then.
 
-        An expiry that would move by less than a hundredth of the lifetime stays. A
-        failure is no failure of the read.
+        See `expiry_after_read`. A failure is no failure of the read.
         """
         now, moved = self._placement.now(), dict[Key, Record]()
         for row in rows:
-            if row is None or row.expires_at is None or (lifetime := _lifetime(row.fields)) is None:
+            if row is None:
                 continue
-            if now + lifetime - row.expires_at > lifetime / 100:
-                moved[row.key] = replace(row, expires_at=now + lifetime)
+            if (ends := expiry_after_read(row.expires_at, _lifetime(row.fields), now)) is not None:
+                moved[row.key] = replace(row, expires_at=ends)
         if not moved:
             return rows
         writes = [

@@ -9,10 +9,10 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from memory.domain import ids, validation
 from memory.domain.entry import WHERE_SAID, Entry, EntryDraft, EntryType
@@ -56,6 +56,7 @@ and may be async.
 
 COPIED_VERSION = "promoted_from_version"
 """In the body of a promoted entry: the version of the original that was copied."""
+Ends = TypeVar("Ends", datetime, timedelta)
 SHARED: Final = object()
 """As the data of a compacted entry: the data that its sources have in common."""
 OVERRIDES = "promoted_with"
@@ -210,6 +211,7 @@ class Derivation:
             type=origin.type,
             title=origin.title,
             expires_at=origin.expires_at,
+            lifetime=origin.lifetime,
             searchable=origin.searchable,
             vector=None if "content" in overrides else own_vector(source),
             **origin_fields(origin, origins),
@@ -356,6 +358,7 @@ class Derivation:
                 searchable=all(origin.searchable for origin in entries),
                 origins=[*(one for source in sources for one in all_in(source.fields)), *origins],
                 expires_at=_latest([o.expires_at for o in entries]),
+                lifetime=_latest([o.lifetime for o in entries]),
             )
         except InvalidInput as error:
             raise CompactionError(distinct, str(error)) from error
@@ -651,8 +654,8 @@ def _shared_data(origins: Sequence[Entry], source_ids: Sequence[str]) -> Any:
     return given[0] if given else None
 
 
-def _latest(moments: Sequence[datetime | None]) -> datetime | None:
-    """Return the latest expiry; None if one entry never expires."""
+def _latest(moments: Sequence[Ends | None]) -> Ends | None:
+    """Return the latest expiry, or the longest lifetime; None if one entry has none."""
     known = [m for m in moments if m is not None]
     return max(known) if known and len(known) == len(moments) else None
 

@@ -20,6 +20,7 @@ from memory.orchestrator.storage.entry_records import (
     REQUEST,
     WRITTEN_AS,
     apply_draft,
+    as_read_since,
     entry_of,
     record_of,
     request_digest,
@@ -473,7 +474,7 @@ def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
     if (
         isinstance(one.draft, ImportedDraft)
         and one.draft.named is not None
-        and apply_draft(stands, one.draft, version=stands.version + 1) is stands
+        and apply_draft(stands, as_read_since(one.draft, stands), version=stands.version + 1) is stands
     ):
         return None  # the entry itself, from which the file was exported
     problem = f"{one.name} was used in this scope for another entry"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -58,6 +58,9 @@ KEY = "key"
 """In the body of a record: the key that its writer gave it."""
 DATA = "data"
 """In the body of a record: the JSON that belongs to the content."""
+LIFETIME = "lifetime"
+"""In the body of a record that reads keep: the microseconds from a read to the expiry.
+"""
 OWN_VECTOR = "own_vector"
 """In the body of a record whose vector comes from the caller, and not from its text."""
 PINNED = "pinned"
@@ -116,6 +119,7 @@ def entry_of(record: Record) -> Entry:
             "created_at": record.created_at,
             "updated_at": record.updated_at,
             "expires_at": record.expires_at,
+            "lifetime": lifetime_of(record),
             "valid_from": fields["valid_from"],
             "valid_to": fields.get("valid_to"),
             "promoted_from_id": fields.get("promoted_from_id"),
@@ -160,6 +164,8 @@ def record_of(
         body["metadata"] = draft.metadata
     if draft.data is not None:
         body[DATA] = draft.data
+    if draft.lifetime is not None:
+        body[LIFETIME] = draft.lifetime // _MICROSECOND
     if draft.vector is not None:
         body[OWN_VECTOR] = True
     if draft.address is not None:
@@ -213,6 +219,20 @@ def record_of(
         vector=draft.vector,
         tier=tier,
     )
+
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def lifetime_of(record: Record) -> timedelta | None:
+    """Return how long each read keeps the entry; None if reads do not keep it."""
+    return lifetime_in(record.body)
+
+
+def lifetime_in(body: Mapping[str, JsonValue]) -> timedelta | None:
+    """Return the lifetime in the body of a record; see `lifetime_of`."""
+    kept: Any = body.get(LIFETIME)
+    return None if kept is None else timedelta(microseconds=kept)
 
 
 def with_request(record: Record, request: RequestMark | None) -> Record:
@@ -308,7 +328,7 @@ def apply_changes(
     """Return the record after an update.
 
     Metadata is merged; all other values, data too, are replaced. `created_at` and
-    provenance stay.
+    provenance stay. A change keeps an entry as a read does.
     `stated` holds all values that the call stated, if those are more than its changes.
     """
     body, fields, shown = dict(record.body), dict(record.fields), shown_texts(record)
@@ -321,6 +341,7 @@ def apply_changes(
     if DATA in changes:
         body.pop(DATA, None)
         body |= {} if changes[DATA] is None else {DATA: changes[DATA]}
+    expires_at = _put_expiry(record, body, changes, moment(version))
     if "tags" in changes:
         fields["tags"] = tuple(changes["tags"])
     if "type" in changes:
@@ -351,7 +372,7 @@ def apply_changes(
         version=version,
         created_at=record.created_at,
         updated_at=moment(version),
-        expires_at=expiry(changes.get("expires_at", record.expires_at), moment(version)),
+        expires_at=expires_at,
         fields=fields,
         body=body,
         texts=texts,
@@ -362,6 +383,23 @@ def apply_changes(
         accesses=record.accesses,
         accessed_at=record.accessed_at,
     )
+
+
+def _put_expiry(
+    record: Record, body: dict[str, JsonValue], changes: Mapping[str, Any], now: datetime
+) -> datetime | None:
+    """Return the expiry after a change, and note in the body how long reads keep it."""
+    if LIFETIME in changes:
+        body.pop(LIFETIME, None)
+        given: timedelta | None = changes[LIFETIME]
+        body |= {} if given is None else {LIFETIME: given // _MICROSECOND}
+    ends = expiry(changes.get("expires_at", record.expires_at), now)
+    if ends is None:
+        body.pop(LIFETIME, None)
+    elif "expires_at" not in changes and (kept := lifetime_in(body)) is not None:
+        # A read may move the expiry of the stored record until this change replaces it.
+        ends = max(ends, now + kept)
+    return ends
 
 
 def _put_vector(
@@ -479,6 +517,8 @@ def without(
     if own["artifact_id"] in gone:
         own["artifact_id"] = None
     now = steps[-1]
+    if own[LIFETIME] is not None and own[LIFETIME] == lifetime_of(now):
+        own["expires_at"] = now.expires_at  # reads and changes have only moved it
     whole = apply_changes(
         now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version
     )
@@ -504,7 +544,7 @@ def _turned_back(step: Record) -> Sequence[int]:
 
 
 _REPLACEABLE = (
-    *("content", "title", "type", "tags", "metadata", DATA, "searchable", "artifact_id"),
+    *("content", "title", "type", "tags", "metadata", DATA, "searchable", "artifact_id", LIFETIME),
     *ORIGIN_KINDS,
     *WHERE_SAID,
 )
@@ -539,6 +579,16 @@ def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
     if named_in(stated) or stated.get("origins"):
         new = replace(new, body={**new.body, RESTATED: True})
     return _with_place(new, changes)
+
+
+def as_read_since(draft: EntryDraft, record: Record) -> EntryDraft:
+    """Return an exported draft with the expiry to which reads have moved the record's.
+
+    Other drafts are returned unchanged.
+    """
+    if draft.lifetime is None or draft.lifetime != lifetime_of(record):
+        return draft
+    return draft.model_copy(update={"expires_at": record.expires_at})
 
 
 def apply_given(record: Record, changes: dict[str, Any], *, version: int) -> Record:
@@ -612,6 +662,10 @@ def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
         left_out |= {"artifact_id"} if draft.artifact_id is None else set()
     left_out |= {DATA} if draft.data is None else set()
     left_out |= {"searchable"} if draft.searchable else set()
+    if draft.lifetime is None:
+        left_out |= {LIFETIME}
+    elif isinstance(draft, ImportedDraft):  # reads move the expiry between two exports
+        left_out |= {"expires_at"}
     asked = draft.model_dump(mode="json", exclude=left_out) | had_always | {"scope": draft.scope.text}
     if draft.vector is not None:
         asked["vector"] = blake2b(draft.vector, digest_size=16).hexdigest()
@@ -633,7 +687,8 @@ def _said_of(record: Record) -> dict[tuple[str, str], Any]:
     }
     own |= {DATA: record.body.get(DATA), "searchable": is_searchable(record), "vector": own_vector(record)}
     metadata: Mapping[str, Any] = record.body.get("metadata") or {}
-    return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {
+    ends = {"expires_at": record.expires_at, LIFETIME: lifetime_of(record)}
+    return {("own", name): value for name, value in {**own, **ends}.items()} | {
         ("metadata", name): value for name, value in metadata.items()
     }
 

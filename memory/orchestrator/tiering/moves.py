@@ -304,24 +304,38 @@ class TierMover:
         stands = outcome.stored
         if isinstance(stands, Record) and stands.version == copy.version:
             if stands.role is Role.ARRIVING:
-                return self._take_over(collection, stands, to)
+                return self._take_over(collection, stands, copy)
             if stands.role is Role.REPLICA:
                 return Annotate(
-                    collection, copy.key, at=copy.version, role_is=Role.REPLICA, role=Role.ARRIVING, tier=to
+                    collection,
+                    copy.key,
+                    at=copy.version,
+                    role_is=Role.REPLICA,
+                    role=Role.ARRIVING,
+                    tier=to,
+                    expires_at=copy.expires_at,
                 )
             return AGAIN  # it has arrived; the next attempt finds it
         if isinstance(stands, Tombstone | Mark):
             return await self._still_there(collection, copy)
         return AGAIN
 
-    def _take_over(self, collection: Collection, copy: Record, to: str) -> Annotate | None:
+    def _take_over(self, collection: Collection, there: Record, copy: Record) -> Annotate | None:
         """Take over the copy of another mover.
 
-        It may have been meant for an earlier tier in the same store.
+        It may have been meant for an earlier tier in the same store, and reads may have
+        moved the expiry of the entry since.
         """
-        if not is_later_tier(copy.tier, to):
+        if not is_later_tier(there.tier, copy.tier) and _lasts_as_long(there, copy):
             return None
-        return Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, tier=to)
+        return Annotate(
+            collection,
+            copy.key,
+            at=copy.version,
+            role_is=Role.ARRIVING,
+            tier=max(there.tier, copy.tier, key=TIERS.index),
+            expires_at=copy.expires_at,
+        )
 
     async def _still_there(self, collection: Collection, copy: Record) -> Step:
         """Decide on a move whose target has a tombstone of an earlier life.
@@ -436,10 +450,19 @@ def _note_failure(error: StoreError, away: set[str]) -> Step:
 def _has_come(copy: Stored | None, record: Record) -> bool:
     """Step 2: return whether the copy is arriving and has the same content.
 
-    The vector of either may have been computed again meanwhile.
+    The vector of either may have been computed again meanwhile, and a read may have
+    moved the expiry of the copy.
     """
-    if not isinstance(copy, Record) or copy.role is not Role.ARRIVING:
+    if not isinstance(copy, Record) or copy.role is not Role.ARRIVING or not _lasts_as_long(copy, record):
         return False
+    copy = replace(copy, expires_at=record.expires_at)
     if (model := record.fields.get(MODEL)) != copy.fields.get(MODEL):
         copy = replace(copy, vector=record.vector, fields={**copy.fields, MODEL: model})
     return copy.same_content(record)
+
+
+def _lasts_as_long(copy: Record, record: Record) -> bool:
+    """Return whether a copy expires no earlier than the record of the same version."""
+    if copy.expires_at is None or record.expires_at is None:
+        return copy.expires_at is record.expires_at
+    return copy.expires_at >= record.expires_at

@@ -37,6 +37,7 @@ from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.entry_records import (
     DATA,
     KEY,
+    LIFETIME,
     OWN_VECTOR,
     PARTS,
     WRITTEN_AS,
@@ -117,7 +118,7 @@ WRITTEN, THERE, DELETED = RestoreResult(Fate.WRITTEN), RestoreResult(Fate.THERE)
 TAKEN = RestoreResult(Fate.REFUSED, "id: another record uses it here")
 
 SAID = frozenset({"content", "title", "metadata", DATA, "compacted_from_ids", "contributors", KEY})
-SAID |= {OWN_VECTOR, UNSEARCHED}
+SAID |= {LIFETIME, OWN_VECTOR, UNSEARCHED}
 """The entry's own values in the body. Notes of the engine must not use these names."""
 DERIVED = frozenset({PARTS})
 """Notes on derived data, which is made again after an import."""
@@ -485,7 +486,8 @@ def _says_the_same(there: Record, record: Record) -> bool:
     """Return whether both are the same version of an entry, in any tier.
 
     References to artifacts are ignored: a deleted artifact is cleared without a new
-    version. So are the callers of servers that wrote or imported it.
+    version. So are the callers of servers that wrote or imported it, and an expiry that
+    reads move.
     """
     one, other = (_as_compared(entry_of(replace(row, tier=record.tier))) for row in (there, record))
     return there.version == record.version and one == other
@@ -493,7 +495,8 @@ def _says_the_same(there: Record, record: Record) -> bool:
 
 def _as_compared(entry: Entry) -> Entry:
     origins = [one for one in entry.origins or () if not names_server_caller(one)]
-    return entry.model_copy(update={"artifact_id": None, "origins": origins})
+    ends = None if entry.lifetime is not None else entry.expires_at
+    return entry.model_copy(update={"artifact_id": None, "origins": origins, "expires_at": ends})
 
 
 def _put_fate(row: Record, outcome: Outcome) -> RestoreResult:

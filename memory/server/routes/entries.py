@@ -30,6 +30,7 @@ from memory.server.requests import (
     IdempotencyKey,
     IfMatch,
     IfNoneMatch,
+    Include,
     KnownAt,
     Prefer,
     etag_of,
@@ -39,10 +40,12 @@ from memory.server.requests import (
     is_unchanged,
     named_here,
     not_found,
+    parts_of,
     request_id_of,
     switch,
     targets_of,
     wait_of,
+    with_expiry,
 )
 from memory.server.routing import ApiRoute
 
@@ -119,11 +122,12 @@ async def get_entry(
     as_of: AsOf = None,
     known_at: KnownAt = None,
     short_id: Annotated[str | None, Query(description="on: show the number for people.")] = None,
+    include: Include = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Return one entry, with the description of its file."""
     wanted = await full_id(caller, entry_id)
-    found = await caller.memory.get(wanted, as_of=as_of, known_at=known_at)
+    found = await caller.memory.get(wanted, as_of=as_of, known_at=known_at, include=parts_of(include))
     if found is None:
         raise not_found("entry", entry_id)
     headers = {"ETag": etag_of(found.version)}
@@ -144,7 +148,7 @@ async def change_entry(
     if_match: IfMatch = None,
 ) -> Response:
     """Change the given fields of an active entry. The version before is kept."""
-    request_id, changes = request_id_of(caller, idempotency_key), body.sent_fields()
+    request_id, changes = request_id_of(caller, idempotency_key), with_expiry(body.sent_fields())
     wanted = await full_id(caller, entry_id, request_id=request_id)
     expected = await expected_version(if_match, lambda: _version_of(caller, wanted), request_id)
     if "artifact_id" in changes:
@@ -207,10 +211,13 @@ async def get_history(
     entry_id: str,
     caller: Reader,
     superseded: Annotated[str | None, Query(description="on: also what it superseded.")] = None,
+    include: Include = None,
 ) -> Response:
     """List every version of an entry, oldest first."""
     versions = await caller.memory.entries.history(
-        await full_id(caller, entry_id), superseded=switch("superseded", superseded, default=False)
+        await full_id(caller, entry_id),
+        superseded=switch("superseded", superseded, default=False),
+        include=parts_of(include),
     )
     return json_response({"versions": [entry_json(one) for one in versions]})
 
@@ -230,7 +237,7 @@ async def get_source_messages(entry_id: str, caller: Reader) -> Response:
 
 async def _options(caller: Caller, body: NewEntry, request_id: str | None) -> dict[str, Any]:
     """Return the arguments of a write."""
-    given = body.sent_fields(without=("supersedes_ids",))
+    given = with_expiry(body.sent_fields(without=("supersedes_ids",)))
     given["scope"] = caller.write_scope if given.get("scope") is None else given["scope"]
     for name in [*PASSES, "tags", "origins"]:
         if given.get(name, "") is None:

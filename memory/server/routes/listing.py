@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from memory.domain.results import as_json
 from memory.domain.scope import Scope, Subtree
-from memory.server.bodies import SearchQuestion
+from memory.server.bodies import PARTS_TEXT, SearchQuestion
 from memory.server.callers import Caller, Reader
 from memory.server.problems import bad_request
 from memory.server.rendering import EntryList, entry_json, hit_json, json_response
@@ -21,6 +21,7 @@ from memory.server.requests import (
     named_here,
     next_link,
     outer_cursor,
+    parts_of,
     read_query,
     split_list,
     switch,
@@ -73,6 +74,7 @@ class ListQuery(BaseModel):
     expand: str | None = Field(None, description="Search other wordings of this model too.")
     rerank: str | None = Field(None, description="Let this model order the best.")
     rerank_stages: int | None = Field(None, description="1, or 2 for a closer look at the best.")
+    include: list[str] | None = Field(None, description=PARTS_TEXT)
     explain: str | None = Field(None, description="on: say why each entry is there.")
     short_id: str | None = Field(None, description="on: show the numbers for people.")
     limit: int | None = Field(
@@ -123,6 +125,7 @@ async def list_entries(request: Request, caller: Reader) -> Response:
         "half_life": half_life,
         "decay_floor": given.decay_floor,
         "explain": switch("explain", given.explain, default=False),
+        "include": parts_of(given.include),
         "limit": LIMIT if given.limit is None else given.limit,
     }
     numbered = switch("short_id", given.short_id, default=False)
@@ -153,6 +156,7 @@ async def _list(request: Request, caller: Caller, given: ListQuery) -> Response:
             known_at=given.known_at,
             limit=LIMIT if given.limit is None else given.limit,
             cursor=inner_cursor(caller, given.cursor),
+            include=parts_of(given.include),
         )
     numbers = None
     if switch("short_id", given.short_id, default=False) and page:

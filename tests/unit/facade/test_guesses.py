@@ -115,6 +115,8 @@ NEW_ARGUMENTS: list[tuple[str, str, str]] = [
     ("search", "metadata", 'filter={"metadata": {"kind": "recipe"}}'),
     ("search", "types", "boost= takes the same and only prefers"),
     ("search", "tags", "boost= takes the same and only prefers"),
+    ("search", "with_payload", 'include=["content", "metadata"]'),
+    ("write", "refresh_ttl", "refresh_on_read=True"),
     ("search", "only", 'filter={"types": ["user"], "tags": ["home"]}'),
     ("search", "by", 'mode="hybrid"'),
     ("write", "on_conflict", 'if_exists="replace"'),
@@ -571,6 +573,15 @@ def public_parameters() -> dict[str, list[Any]]:
     return found
 
 
+def choices_in(hint: Any) -> Iterator[Any]:
+    """The values of the literals in a type."""
+    if get_origin(hint) is Literal:
+        yield from get_args(hint)
+    elif not isinstance(hint, str):
+        for one in get_args(hint):
+            yield from choices_in(one)
+
+
 def test_every_right_name_of_the_table_exists() -> None:
     wrong, parameters = [], public_parameters()
     for key, answers in guesses.ARGUMENTS.items():
@@ -585,13 +596,9 @@ def test_every_right_name_of_the_table_exists() -> None:
         except (AssertionError, AttributeError, KeyError, TypeError) as error:
             wrong.append(f"{at}: {example}: {error!r}")
     for argument, values in guesses.VALUES.items():
-        choices = {
-            choice
-            for hint in parameters.get(argument, ())
-            for one in (hint, *get_args(hint))
-            if get_origin(one) is Literal
-            for choice in get_args(one)
-        } | ({*Role} if argument == "role" else set())
+        choices = {choice for hint in parameters.get(argument, ()) for choice in choices_in(hint)} | (
+            {*Role} if argument == "role" else set()
+        )
         wrong += [f"{argument}={right}: is no choice" for right in values.values() if right not in choices]
     assert wrong == []
 

@@ -130,6 +130,7 @@ async def test_drafts_take_every_argument_of_a_write(memory: Memory) -> None:
         "data": {"cups": 2},
         "vector": None,
         "searchable": True,
+        "refresh_on_read": False,
     }
     assert given.keys() == inspect.signature(memory.write).parameters.keys()
     for name in given.keys() - {"content", "scope", "number_in_conversation"}:

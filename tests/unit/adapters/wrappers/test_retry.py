@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
-from memory.adapters.wrappers.retry import Retry
+from memory.adapters.wrappers.retry import Retry, recognise_own_writes
 from memory.domain.errors import StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
@@ -124,6 +125,16 @@ async def test_a_write_whose_answer_was_lost_comes_to_what_it_would_have(case: s
     assert await patient(unsure).apply([write], together=together) == expected
     assert unsure.calls == len(before) + 2
     assert await fetch_stored(unsure) == await fetch_stored(sure)
+
+
+async def test_a_put_is_known_although_a_read_has_moved_its_expiry() -> None:
+    store = await opened()
+    mine, later = replace(MINE, expires_at=T0), T0 + timedelta(hours=1)
+    await apply_all(store, put(mine), Annotate(SAMPLES, key_of(1), 5, expires_at=later))
+    [outcome] = await store.apply([put(mine, Absent())])
+    assert recognise_own_writes([put(mine, Absent())], [outcome])[0].applied
+    longer = put(replace(mine, expires_at=later + timedelta(hours=1)), Absent())
+    assert not recognise_own_writes([longer], [outcome])[0].applied
 
 
 async def test_a_batch_kept_as_a_whole_is_known_as_a_whole() -> None:
