@@ -18,7 +18,7 @@ from hypothesis.internal.constants_ast import Constants
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
 from tests.support.depth import LEFT_TO_NIGHTLY, NIGHTLY, SLOW, THOROUGH, drawn
-from tests.support.reporting import BackendReport
+from tests.support.reporting import BackendReport, send_what_is_news
 
 IN_ORDER = (
     "mariadb",
@@ -72,6 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "PYTHONHASHSEED", "0"
     )  # workers walk sets of strings in the same order on every run
     config.pluginmanager.register(BackendReport(config), "memory-backends")
+    if hasattr(config, "workerinput"):
+        send_what_is_news(config)
     if not NIGHTLY:
         _draw_the_same_in_every_run()
     if config.option.contract_depth is None and not NIGHTLY:
