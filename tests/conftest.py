@@ -5,17 +5,20 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import unittest.mock
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
 from tests.support.depth import LEFT_TO_NIGHTLY, NIGHTLY, SLOW, THOROUGH, drawn
-from tests.support.reporting import BackendReport
+from tests.support.reporting import BackendReport, send_what_is_news
 
 IN_ORDER = (
     "mariadb",
@@ -69,6 +72,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "PYTHONHASHSEED", "0"
     )  # workers walk sets of strings in the same order on every run
     config.pluginmanager.register(BackendReport(config), "memory-backends")
+    if hasattr(config, "workerinput"):
+        send_what_is_news(config)
+    if not NIGHTLY:
+        _draw_the_same_in_every_run()
     if config.option.contract_depth is None and not NIGHTLY:
         config.option.contract_depth = "quick"
     if not NIGHTLY and quick_folders.programs_run_there():
@@ -133,6 +140,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         " names."
     )
     terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all that CI runs; make nightly runs more.")
+
+
+def _draw_the_same_in_every_run() -> None:
+    """Hypothesis mixes constants of the modules into what it draws: of those that happen
+    to be imported, so that a test alone draws otherwise than among others. It has no
+    setting for it. To find them, each worker would parse every module, for two seconds.
+    """
+    unittest.mock.patch.object(providers, "_get_local_constants", Constants).start()
 
 
 def _is_left_out(config: pytest.Config, item: pytest.Item) -> bool:

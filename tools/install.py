@@ -26,6 +26,19 @@ KINDS = ("run", "dev")
 UV = PYTHON.with_name("uv.exe" if os.name == "nt" else "uv")
 UV_LOCK = ROOT / "requirements" / "uv.lock"
 
+SELDOM = (
+    "fsspec",
+    "huggingface_hub",
+    "mypy",
+    "mypyc",
+    r"onnxruntime[/\\](quantization|tools|transformers)",
+    "pip",
+    "pkg_resources",
+    r"pygments[/\\](lexers|styles)",
+    "setuptools",
+)
+"""Packages of which little or nothing is imported: a quarter of all there is to compile."""
+
 
 def stamp(kind: str) -> Path:
     return VENV / f".installed-{kind}"
@@ -119,8 +132,9 @@ def _pip_settings() -> dict[str, str]:
 
 def compile_all(kind: str) -> None:
     """What was installed and what is here, on every processor; pip would take one file
-    after the other. Other packages' tests are left; what fails is compiled when it is
-    imported. Test modules are compiled for pytest, which rewrites their assertions.
+    after the other. Other packages' tests, what is `SELDOM` imported and what fails are
+    left: they are compiled when they are imported. Test modules are compiled for pytest,
+    which rewrites their assertions.
     """
     site = sysconfig.get_path("purelib", "venv", vars={"base": str(VENV), "platbase": str(VENV)})
     ours = [
@@ -135,7 +149,7 @@ def compile_all(kind: str) -> None:
             "-j",
             "0",
             "-x",
-            r"site-packages.*[/\\]tests?[/\\]|[/\\](test_\w+|conftest)\.py$",
+            rf"site-packages([/\\]({'|'.join(SELDOM)})[/\\]|.*[/\\]tests?[/\\])|[/\\](test_\w+|conftest)\.py$",
             site,
             *ours,
         ],

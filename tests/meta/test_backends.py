@@ -11,10 +11,11 @@ from tests.support.reporting import required
 
 CONFTEST = """
     from tests.support.backends import Backend
-    from tests.support.reporting import BackendReport
+    from tests.support.reporting import BackendReport, send_what_is_news
     BACKENDS = {b.name: b for b in (Backend("near", str), Backend("far", str, missing=lambda: "no server answers"))}
     def pytest_configure(config):
         config.pluginmanager.register(BackendReport(config, backends=BACKENDS))
+        send_what_is_news(config)
 """
 
 
@@ -100,9 +101,14 @@ def test_a_skip_of_a_test_that_is_not_required_says_why(
 def test_a_run_spread_over_workers_counts_the_same(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, lines = outcome(pytester, monkeypatch, PASSES + UNMARKED, "near", "-n", "2")
-    assert code == 0
+    around = (
+        "@pytest.fixture\ndef unclean():\n    yield\n    assert False, 'left behind'\ndef test_it(unclean):"
+        " pass\n@pytest.mark.skip\ndef test_skipped(): pass\n"
+    )
+    code, lines = outcome(pytester, monkeypatch, PASSES + UNMARKED + around, "near", "-n", "2")
+    assert code == pytest.ExitCode.TESTS_FAILED
     assert "  near: ran, 1 tests passed" in lines
+    assert any("3 passed, 1 skipped, 1 error" in line for line in lines)
 
 
 def test_a_contract_test_counts_for_the_backend_its_harness_is_named_after(

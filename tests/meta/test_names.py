@@ -31,6 +31,8 @@ _FORMS = {f"{word}{end}": word for word in RETIRED for end in ("", "s", "ed", "e
     "buries": "bury",
     "buried": "bury",
 }
+_ANY = re.compile("|".join(_FORMS), re.IGNORECASE)
+"""A source in which none of them stands has no identifier to look at."""
 _LIBRARY = Path(__file__).parents[2] / "memory"
 
 
@@ -65,7 +67,8 @@ def words(identifier: str) -> list[str]:
 
 
 def retired(path: Path) -> Iterator[str]:
-    named = [path.stem, *identifiers(path.read_text(encoding="utf-8"))]
+    source = path.read_text(encoding="utf-8")
+    named = [path.stem, *(identifiers(source) if _ANY.search(source) else ())]
     for identifier in dict.fromkeys(named):
         for word in words(identifier):
             if word in _FORMS:
@@ -102,13 +105,22 @@ _PARTICIPLE = re.compile(
 )
 
 
+_FUNCTION = re.compile(r"^\s*(?:async )?def (\w+)\(", re.MULTILINE)
+
+
+def functions(source: str) -> list[str]:
+    """The names of all functions of a source, read without parsing it: that takes fifty
+    times as long.
+    """
+    return _FUNCTION.findall(source)
+
+
 def bare_participles(source: str) -> Iterator[str]:
     """Functions of a source that are named by one participle: `judged`, not `judge`."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            name = node.name.strip("_")
-            if _PARTICIPLE.fullmatch(name) and name not in VERBS:
-                yield node.name
+    for function in functions(source):
+        name = function.strip("_")
+        if _PARTICIPLE.fullmatch(name) and name not in VERBS:
+            yield function
 
 
 @pytest.mark.thorough
@@ -116,12 +128,7 @@ def test_functions_are_named_by_verbs_or_by_what_they_return() -> None:
     sources = {path: path.read_text(encoding="utf-8") for path in sorted(_LIBRARY.rglob("*.py"))}
     found = [f"{path.stem}: {name}" for path, source in sources.items() for name in bare_participles(source)]
     assert found == []
-    names = {
-        node.name.strip("_")
-        for source in sources.values()
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    names = {name.strip("_") for source in sources.values() for name in functions(source)}
     assert set(VERBS) <= names, "a name that no function has needs no exception"
 
 

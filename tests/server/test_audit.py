@@ -129,7 +129,7 @@ async def test_other_records_are_stored_within_a_second(server: KeyServer) -> No
     await server.call(writer, "POST", ENTRIES, json={"scope": "user:ada", "content": "tea"})
     begun = time.monotonic()
     while not await stored(server):
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30
         await asyncio.sleep(0.05)
 
 

@@ -138,7 +138,7 @@ async def test_another_process_obeys_a_revocation_within_two_seconds(memory: Mem
     await here.revoke(key.id)
     revoked = time.monotonic()
     while await there.verify(text) is not None:
-        assert time.monotonic() - revoked < 10
+        assert time.monotonic() - revoked < 30
         await asyncio.sleep(0.02)
     assert await here.verify(text) is None
 
@@ -324,9 +324,9 @@ async def test_a_stream_ends_soon_after_its_key(server: KeyServer) -> None:
         "asgi": {"version": "3.0"},
     }
     running = asyncio.create_task(server.app(scope, receive, send))
-    await asyncio.wait_for(sent.wait(), 10)
+    await asyncio.wait_for(sent.wait(), 60)
     await KeyStore(server.memory).revoke(key.id)  # as another process does
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
     assert len(parts) > 2
     with pytest.raises(Unauthenticated):
         await server.authenticator.authenticate(Headers({"x-api-key": text}))

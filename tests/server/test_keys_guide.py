@@ -100,12 +100,12 @@ def test_the_lines_of_the_guide_do_what_the_guide_says(line: CommandLine) -> Non
             assert isinstance(done.json(), dict)
         begun = time.monotonic()  # the guide has revoked the writer's key
         while status_of(f"{address}{ENTRIES}?scope=user:ada", writer) != 401:
-            assert time.monotonic() - begun < 10
+            assert time.monotonic() - begun < 30
             time.sleep(0.1)
         made = status_of(address + ENTRIES, key, "POST", {"scope": "user:ada", "content": "tea"})
         assert made == 201
         while not any(one["action"] == f"POST {ENTRIES}" for one in _records(line)):
-            assert time.monotonic() - begun < 20
+            assert time.monotonic() - begun < 60
             time.sleep(0.2)
         assert status_of(f"{address}/v1/admin/keys/{listed[0]['id']}", key, "DELETE") == 204
         process.send_signal(signal.SIGKILL)

@@ -452,6 +452,6 @@ async def test_a_client_that_leaves_cancels_its_call(memory: Memory, monkeypatch
         "query_string": b"",
         "headers": [(b"host", b"127.0.0.1")],
     }
-    await asyncio.wait_for(app(scope, receive, send), 10)
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(app(scope, receive, send), 60)
+    await asyncio.wait_for(ended.wait(), 60)
     assert sent == []

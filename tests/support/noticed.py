@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import depth
 from tests.support.depth import beyond
 
 NOTED = Path(__file__).parents[1] / "noticed.json"
@@ -90,6 +91,17 @@ def noted_seeds(judge: str) -> list[int]:
             if mutant.startswith(f"{judge}/") and isinstance(seed, int)
         }
     )
+
+
+def sound_seeds(judge: str, ci: int, quick: int, nightly: int) -> Sequence[int]:
+    """The seeds that a judge plays without a mutant: in CI those noted for its mutants,
+    so that `assert_shows` need not play them again, and others until there are `ci`.
+    """
+    seeds = depth.seeds(ci, quick, nightly)
+    if depth.NIGHTLY or not depth.THOROUGH:
+        return seeds
+    noted = noted_seeds(judge)
+    return [*noted, *[seed for seed in seeds if seed not in noted][: max(ci - len(noted), 0)]]
 
 
 def note(mutant: str, shown_by: Any) -> None:

@@ -8,8 +8,10 @@ failed. Skipped, not collected and never reached are not "ran".
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -131,6 +133,24 @@ class BackendReport:
                 terminal.write_line(f"  {one}", red=True)
             if len(failed) > NAMED:
                 terminal.write_line(f"  and {len(failed) - NAMED} more", red=True)
+
+
+def send_what_is_news(config: pytest.Config) -> None:
+    """Have a worker send of each test its outcome, and a set-up or clean-up that did not
+    pass. The rest is half of all messages, and shows with `-v` and `--durations` only.
+    """
+    if config.option.verbose > 0 or config.option.durations is not None:
+        return
+    for plugin in config.pluginmanager.get_plugins():
+        if hasattr(plugin, "sendevent"):
+            plugin.sendevent = partial(_send_news, plugin.sendevent)
+
+
+def _send_news(send: Callable[..., None], name: str, **told: Any) -> None:
+    report = told.get("data", {})
+    passed_around_the_test = report.get("outcome") == "passed" and report.get("when") != "call"
+    if name != "logstart" and not (name == "testreport" and passed_around_the_test):
+        send(name, **told)
 
 
 def _harness(item: pytest.Item) -> tuple[str, ...]:

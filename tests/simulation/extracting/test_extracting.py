@@ -10,9 +10,9 @@ from memory.ports.contract.cells import cells
 from tests.simulation.extracting.many import one, some
 from tests.simulation.extracting.mutations import MUTATIONS
 from tests.support import noticed
-from tests.support.depth import seeds
+from tests.support.depth import THOROUGH
 
-SEEDS = seeds(ci=30, quick=10, nightly=300)
+SEEDS = noticed.sound_seeds("extracting", ci=24, quick=10, nightly=300)
 NOTICED_WITHIN = 1_000
 
 
@@ -34,6 +34,7 @@ def test_a_mutation_in_recording_is_noticed(mutation: str) -> None:
         MUTATIONS[mutation].applied,
         lambda seed: bool(one(seed).broken),
         range(NOTICED_WITHIN),
+        sound_elsewhere=THOROUGH,
     )
 
 

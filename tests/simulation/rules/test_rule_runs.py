@@ -16,10 +16,10 @@ from tests.simulation.rules.run import AIMED
 from tests.simulation.rules.told import Came, Kind
 from tests.simulation.runner import silence
 from tests.support import noticed
-from tests.support.depth import beyond, drawn, seeds
+from tests.support.depth import THOROUGH, beyond, drawn
 from tests.support.repeatable import repeatable
 
-SEEDS = seeds(ci=20, quick=8, nightly=100)
+SEEDS = noticed.sound_seeds("rules", ci=20, quick=8, nightly=100)
 NOTICED_WITHIN = 3_000
 
 
@@ -70,6 +70,7 @@ def test_a_mutation_in_what_acts_by_rules_is_noticed(mutation: str) -> None:
         MUTATIONS[mutation].applied,
         lambda seed: bool(one(seed).told.broken),
         range(NOTICED_WITHIN),
+        sound_elsewhere=THOROUGH,
     )
 
 

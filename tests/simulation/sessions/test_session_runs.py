@@ -17,11 +17,11 @@ from tests.simulation.sessions.many import mutated, one, some
 from tests.simulation.sessions.mutations import MUTATIONS
 from tests.simulation.steps import NOT_PLAYED, named_steps, session_steps
 from tests.support import noticed
-from tests.support.depth import beyond, seeds
+from tests.support.depth import THOROUGH, beyond
 from tests.support.mutations import Mutation
 from tests.support.repeatable import repeatable
 
-SEEDS = seeds(ci=60, quick=15, nightly=1_000)
+SEEDS = noticed.sound_seeds("sessions", ci=48, quick=15, nightly=1_000)
 NOTICED_WITHIN = 1_000
 EVERYONES, IN_CI = {"say", "compact", "state"}, {"batch", "roll_back", "end", "pop"}
 """The acts that are cut off in everyone's run."""
@@ -74,6 +74,7 @@ def test_a_mutation_in_conversations_is_noticed(mutation: str) -> None:
         partial(mutated, mutation),
         lambda seed: bool(one(seed).told.broken),
         range(NOTICED_WITHIN),
+        sound_elsewhere=THOROUGH,
     )
 
 

@@ -97,6 +97,6 @@ async def test_a_store_that_never_answers_keeps_closing_no_longer_than_the_deadl
         entry = await world.write()
         world.engine.accesses.note(TENANT, [entry.id])
         world.short.silent = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await world.engine.close()
         world.heal()

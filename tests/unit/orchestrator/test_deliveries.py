@@ -86,7 +86,7 @@ async def test_nobody_has_to_wait_for_it() -> None:
 
         world.mid.after["owed.settle"] = tell
         await world.write(scope=USER)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await settled.wait()
         assert await world.engine.maintenance.count_pending() == 0
 
@@ -301,9 +301,11 @@ async def test_however_many_write_at_once_no_more_is_queued_than_there_is_room_f
 
 
 async def test_the_queue_is_bounded_in_bytes_and_takes_what_is_larger_alone() -> None:
-    async with World(settings=EngineSettings(queued_bytes=1_000, linger=timedelta(hours=1))) as world:
+    async with World(
+        settings=EngineSettings(queued_bytes=1_000, linger=timedelta(hours=1), deadline=timedelta(hours=1))
+    ) as world:
         for text in ("small", "small too", "large" * 1_000, "large" * 1_000):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await world.write(text, USER)
         assert world.engine.deliveries.behind("long").records == 1
         await world.flush()
@@ -311,9 +313,11 @@ async def test_the_queue_is_bounded_in_bytes_and_takes_what_is_larger_alone() ->
 
 
 async def test_edits_of_what_is_queued_take_room_too() -> None:
-    async with World(settings=EngineSettings(queued_bytes=1_000, linger=timedelta(hours=1))) as world:
+    async with World(
+        settings=EngineSettings(queued_bytes=1_000, linger=timedelta(hours=1), deadline=timedelta(hours=1))
+    ) as world:
         entries = [await world.write("small", USER) for _ in range(5)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for entry in entries:
                 await world.update(entry, content="large" * 150)
         assert world.engine.deliveries._size <= 1_000
@@ -358,7 +362,7 @@ async def test_a_store_that_never_answers_holds_up_writers_no_longer_than_the_de
         settings=EngineSettings(batch=2, queued_records=4, deadline=timedelta(milliseconds=100))
     ) as world:
         world.long.silent = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for n in range(20):
                 await world.write(f"text {n}", USER)
             await world.flush()
@@ -379,7 +383,7 @@ async def test_closing_does_not_wait_for_a_store_that_never_answers() -> None:
     async with World(settings=EngineSettings(deadline=timedelta(milliseconds=100))) as world:
         world.long.silent = True
         await world.write(scope=USER)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await world.engine.close()
         world.heal()
         await world.engine.open()
@@ -393,7 +397,7 @@ async def test_who_waits_for_room_while_it_is_closed_is_let_go() -> None:
         world.long.silent = True
         writers = [asyncio.create_task(world.write(f"text {n}", USER)) for n in range(5)]
         await asyncio.sleep(0.01)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await world.engine.close()
             written = await asyncio.gather(*writers)
         world.heal()

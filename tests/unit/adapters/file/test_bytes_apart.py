@@ -426,7 +426,7 @@ async def test_who_has_read_a_record_when_its_bytes_go_reads_again(
         if self is reader._by_key.disk and name == bytes_of(folder).name and not went:
             went = True
             write = put(sealed(version=9)) if going == "edited" else GOING[going]()
-            asyncio.run_coroutine_threadsafe(apply_all(writer, write), loop).result(20)
+            asyncio.run_coroutine_threadsafe(apply_all(writer, write), loop).result(60)
         return genuine(self, parts, name)
 
     monkeypatch.setattr(Disk, "read", read)

@@ -185,7 +185,7 @@ async def test_optimising_leaves_the_loop_free_and_the_data_as_it_is(folder: Pat
     hits = await store.search(Search(SAMPLES, within(HERE), Near(_at(700)), 3))
     assert hits[0].head.key.id == id_of(700)
     await apply_all(store, put(record(3, version=2)))
-    assert longest < 5.0, "only closing and opening hold the loop"
+    assert longest < 30.0, "only closing and opening hold the loop"
     await store.close()
 
 

@@ -31,7 +31,7 @@ async def test_calls_that_notice_a_restart_at_once_take_it_for_no_loss(
         if id(self) not in making:
             asked.append(id(self))
             if len(asked) > 1:  # the others read no mark, and go on once the first made one
-                await asyncio.wait_for(made.wait(), 20)
+                await asyncio.wait_for(made.wait(), 60)
         return found
 
     async def make_mark(self: Inspection) -> str:

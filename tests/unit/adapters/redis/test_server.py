@@ -94,7 +94,7 @@ async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaw
                 begun = time.monotonic()
                 with pytest.raises(StoreTimeout):
                     await call(hurried)
-                assert time.monotonic() - begun < 10
+                assert time.monotonic() - begun < 60
             assert not (await hurried.check()).ok
             with pytest.raises(StoreUnavailable):
                 await RedisStore(f"redis://127.0.0.1:{server.port}", timeout=0.5).open(DECLARED)
@@ -114,10 +114,10 @@ async def test_more_callers_than_connections_wait_their_turn_and_no_longer_than_
         try:
             begun = time.monotonic()
             results = await asyncio.gather(
-                *(fetch_stored(store, n) for n in range(60)), return_exceptions=True
+                *(fetch_stored(store, n) for n in range(400)), return_exceptions=True
             )
             assert all(isinstance(r, StoreTimeout) for r in results)
-            assert time.monotonic() - begun < 15, "one after the other would take 21 s"
+            assert time.monotonic() - begun < 60, "one after the other would take 140 s"
         finally:
             server.thaw()
 

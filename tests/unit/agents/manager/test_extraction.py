@@ -328,7 +328,7 @@ async def test_a_turn_ends_while_a_store_hangs_and_nothing_overtakes() -> None:
     store.may_go_on.clear()
     for said in ("one", "two", "three"):
         await recording.add({"role": "user", "content": said})
-        await asyncio.wait_for(recording.turn_ended(), 10)
+        await asyncio.wait_for(recording.turn_ended(), 60)
         await asyncio.sleep(0.01)
     assert store.attempts == 1
     store.may_go_on.set()
@@ -485,7 +485,7 @@ async def test_a_model_that_has_nothing_more_to_say_has_failed_and_keeps_nobody_
     store = Kept()
     manager = MemoryManager([named(store, writable=True, extraction=EVERY)], model=lambda _: next(replies))
     recording = await manager.record()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for said in ("one", "two"):
             await turn(manager, recording, said)
         await recording.flush()
@@ -525,7 +525,7 @@ async def test_where_one_fact_or_the_model_fails_the_whole_batch_is_told_again()
             self.attempts += 1
             if self.attempts == 2:
                 self.both.set()
-            await asyncio.wait_for(self.both.wait(), 10)
+            await asyncio.wait_for(self.both.wait(), 60)
             if self.attempts == 2 and content == "b":
                 raise OSError("disk")
             await super().add(content, metadata)

@@ -181,7 +181,7 @@ async def test_all_stores_are_asked_at_once_and_answer_in_their_order() -> None:
             named(Waits({"content": "tea", "metadata": {"n": 1}}, "rum"), "b"),
         ]
     )
-    found = await asyncio.wait_for(manager.search("drinks"), 10)
+    found = await asyncio.wait_for(manager.search("drinks"), 60)
     assert texts(found) == [("a", "tea"), ("a", "milk"), ("b", "tea"), ("b", "rum")]
     assert found[2].metadata == {"n": 1}
 

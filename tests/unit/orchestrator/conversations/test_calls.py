@@ -74,7 +74,7 @@ async def test_the_log_is_asked_while_the_record_is(world: World, name: str) -> 
         the_other.set()
 
     world.mid.before |= {"session.read": waits_for_the_other, "log.read": has_come}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await call(session)
     assert both_are_under_way.is_set()
 
