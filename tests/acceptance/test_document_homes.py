@@ -37,7 +37,7 @@ from memory.ports.query import Everywhere, Query, RowType
 from memory.server.identity.key_store import KeyStore
 from memory.server.identity.reserved import RESERVED_TENANT
 from tests.acceptance.conftest import DEFAULT, NIGHTLY, asked, placed
-from tests.acceptance.support import DAY, HOUR, USER, Clock, stores_of
+from tests.acceptance.support import DAY, HOUR, USER, Clock, stores_of, watching
 from tests.support.backends import marks_of, run_here
 from tests.support.placings import PLACINGS
 
@@ -276,6 +276,25 @@ async def test_the_documents_of_the_library_are_always_in_mid(memory: Memory) ->
     assert await stored(memory, "short") == [1, 0]
     assert await stored(memory, "mid") == [2, 0]
     assert [one.id for one in await KeyStore(memory).list()] == [key.id]
+
+
+async def test_a_call_asks_only_the_stores_that_can_have_its_documents(memory: Memory) -> None:
+    short, mid = [store.name for store in stores_of(memory)][:2]
+    with watching(memory) as calls:
+        await memory.documents.put(CACHE, "k", 1)
+        await memory.documents.get(CACHE, "k")
+        await memory.documents.list(CACHE)
+        await memory.documents.list(Scope.path("app", "cache").subtree())
+    assert calls == [f"{short}.{call}" for call in ("get", "apply", "get", "query", "query")]
+    with watching(memory) as calls:
+        await memory.documents.put(USER, "k", 1)
+        await memory.documents.get(USER, "k")
+        await memory.documents.list(Scope.path("other").subtree())
+        await memory.documents.list(Scope.path("app", "cached").subtree())
+    assert calls == [f"{mid}.{call}" for call in ("get", "apply", "get", "query", "query")]
+    with watching(memory) as calls:
+        await memory.documents.list(ABOVE.subtree())
+    assert sorted(calls) == sorted([f"{short}.query", f"{mid}.query"])
 
 
 # -- a changed setting -----------------------------------------------------------------
