@@ -100,7 +100,7 @@ class DocumentRelocation:
         said: list[str] = []
         for store in self._placement.topology.homes:
             moved = 0
-            async for heads in self._misplaced(store, DOCUMENTS):
+            async for heads in self._find_misplaced(store, DOCUMENTS):
                 for head in heads:
                     try:
                         await self._move(head, store)
@@ -109,7 +109,7 @@ class DocumentRelocation:
                         log.warning(
                             "document %s of tenant '%s' stays: %s", head.key.id, head.key.tenant, error
                         )
-            async for heads in self._misplaced(store, DOCUMENT_CHUNKS):
+            async for heads in self._find_misplaced(store, DOCUMENT_CHUNKS):
                 await self._remove_orphans(heads, store)
             if moved:
                 said.append(f"{moved:,} documents were moved from store '{store.name}' to their home")
@@ -117,7 +117,9 @@ class DocumentRelocation:
 
     # -- finding -----------------------------------------------------------------------
 
-    async def _misplaced(self, store: Store, collection: CollectionDeclaration) -> AsyncIterator[list[Head]]:
+    async def _find_misplaced(
+        self, store: Store, collection: CollectionDeclaration
+    ) -> AsyncIterator[list[Head]]:
         """Yield the records in a store whose documents have another home.
 
         Chunks with pending steps are left out: they are of an upload that is under way.
@@ -137,7 +139,7 @@ class DocumentRelocation:
                 yield there
 
     async def _problem(self, store: Store) -> str | None:
-        async for heads in self._misplaced(store, DOCUMENTS):
+        async for heads in self._find_misplaced(store, DOCUMENTS):
             head = heads[0]
             home, tier = self._homes.of(head.partition), self._homes.tier(head.partition)
             return (
