@@ -13,7 +13,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.erasure.erasure import count_of
 from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES, MESSAGES
 from memory.policies.entry_query import where_of
-from memory.ports.query import Query, Tenant, within
+from memory.ports.query import Query, Tenant, Where, within
 from memory.ports.record import Partition, Record
 
 log = logging.getLogger(__name__)
@@ -78,8 +78,12 @@ async def _count_within(engine: Engine, partition: Partition) -> tuple[int, int]
     entries = 0
     for store in engine.topology.homes:
         entries += (await store.count(Query(ENTRIES, within(partition)))).records
-    documents = await engine.topology.archive.count(Query(DOCUMENTS, within(partition)))
-    return entries, documents.records
+    return entries, await _count_documents(engine, within(partition))
+
+
+async def _count_documents(engine: Engine, where: Where) -> int:
+    homes = engine.topology.documents.stores
+    return sum([(await store.count(Query(DOCUMENTS, where))).records for store in homes])
 
 
 async def would_erase_subtree(engine: Engine, tenant: str, subtree: Subtree) -> ErasedScope:
@@ -94,8 +98,8 @@ async def would_erase_subtree(engine: Engine, tenant: str, subtree: Subtree) -> 
         scopes += 1
     for store in engine.topology.homes:
         entries += (await store.count(Query(ENTRIES, where_of(tenant, (subtree,))))).records
-    documents = await engine.topology.archive.count(Query(DOCUMENTS, where_of(tenant, (subtree,))))
-    return ErasedScope(entries, documents=documents.records, scopes=scopes)
+    documents = await _count_documents(engine, where_of(tenant, (subtree,)))
+    return ErasedScope(entries, documents=documents, scopes=scopes)
 
 
 async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser:

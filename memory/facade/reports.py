@@ -137,18 +137,18 @@ class VacuumReport(ResultMixin):
 async def audit(engine: Engine, *, repair: bool) -> list[StoreAudit]:
     """Audit every store; failures are reported, not raised."""
     audits = {one.name: await _audit_store(one, repair) for one in engine.topology.leaves}
-    home = engine.topology.archive.name
-    named = audits.get(home, StoreAudit(home, 0, ()))
-    try:
-        lost = [
-            f"documents {key.id} of tenant {key.tenant}: a chunk is missing"
-            for key in await engine.documents.incomplete(MOST_NAMED)
-        ]
-        named = replace(named, damaged=(*named.damaged, *lost)[:MOST_NAMED])
-    except StoreError as error:
-        named = replace(named, error=named.error or str(error))
-    if home in audits or not named.ok:
-        audits[home] = named
+    for home in engine.topology.documents.stores:
+        named = audits.get(home.name, StoreAudit(home.name, 0, ()))
+        try:
+            lost = [
+                f"documents {key.id} of tenant {key.tenant}: a chunk is missing"
+                for key in await engine.documents.incomplete(home, MOST_NAMED)
+            ]
+            named = replace(named, damaged=(*named.damaged, *lost)[:MOST_NAMED])
+        except StoreError as error:
+            named = replace(named, error=named.error or str(error))
+        if home.name in audits or not named.ok:
+            audits[home.name] = named
     return list(audits.values())
 
 
@@ -292,7 +292,8 @@ class Examination(ResultMixin):
     healed: list[str] = field(default_factory=list)
     """Stores that were behind the others, after a restore or a replacement.
 
-    Each text says what became of their records.
+    Each text says what became of their records. With `repair`, also how many documents
+    were moved to their home.
     """
     rolled_back_stores: list[RolledBackStore] = field(default_factory=list)
     """Stores that were rolled back alone and are not repaired."""
@@ -335,8 +336,9 @@ async def examine(
         list[str](),
         list[StoreAudit](),
     )
-    pending, overdue, reindex, compared, rolled_back_stores = (
+    pending, overdue, moved, reindex, compared, rolled_back_stores = (
         0,
+        list[str](),
         list[str](),
         None,
         None,
@@ -363,16 +365,18 @@ async def examine(
                         rolled_back_stores = list(engine.rollback_detector.known.values())
                         if repair and not rolled_back_stores:
                             await engine.store_notes.forget_healed()
+                    moved = await engine.documents.relocation.relocate() if repair else []
                     overdue = await engine.maintenance.overdue()
                     pending = await engine.maintenance.count_pending()
                     reindex = await _reindex(engine)
                 problems += await engine.store_notes.look(absent)
+                problems += await engine.documents.relocation.look(absent, thorough=audited or repair)
             except (ConfigError, StoreError) as error:
                 problems.append(str(error))
     finally:
         for store in stores:
             await store.close()
-    healed = [_disagreement_text(found) for found in engine.generations.healed]
+    healed = [*map(_disagreement_text, engine.generations.healed), *moved]
     return Examination(
         reports, problems, audits, pending, overdue, reindex, healed, rolled_back_stores, compared
     )

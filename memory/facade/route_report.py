@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memory.domain import validation
 from memory.domain.results import ResultMixin
@@ -12,7 +12,7 @@ from memory.facade.config.settings import MemoryConfig
 from memory.facade.runtime.build import build_engine
 from memory.facade.runtime.store_paths import not_there_yet
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.storage.collections import ENTRIES, MESSAGES
+from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS, ENTRIES, MESSAGES
 from memory.orchestrator.storage.kinds import KINDS, Kind
 from memory.orchestrator.storage.split import SplitStore
 from memory.orchestrator.storage.topology import leaves_of
@@ -48,6 +48,9 @@ def explain_route(
     collection = kind.collection
     partition = Partition(tenant, scope.text)
     decided = kind.route(scope.kind)
+    if collection in (DOCUMENTS, DOCUMENT_CHUNKS) and engine.topology.documents.tier(partition) == "short":
+        because_of = "documents.short names this scope, so its documents are kept in tier 'short'"
+        decided = replace(decided, tier="short", because=because_of)
     home = _leaf(engine.topology.home(decided.tier), partition, collection)
     because = [decided.because]
     cache = engine.topology.cache

@@ -24,9 +24,13 @@ TOPOLOGIES = (DEFAULT_FILE, REDIS_POSTGRES_EDGE)
 
 @pytest.fixture(params=[pytest.param(one, id=one.name, marks=marks_of(*one.backends)) for one in TOPOLOGIES])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """An empty memory's configuration without an embedder, on each topology in turn."""
+    """An empty memory's configuration without an embedder, on each topology in turn.
+
+    The deadline is long: on a busy machine, concurrent writers take longer than ten
+    seconds, and then raise another error than a conflict.
+    """
     placing: Placing = request.param
-    yield placing.config(tmp_path) | {"embedder": "none"}
+    yield placing.config(tmp_path) | {"embedder": "none", "durations": {"deadline": "2m"}}
     forget(tmp_path)
 
 

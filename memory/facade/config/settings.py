@@ -58,7 +58,7 @@ from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
-from memory.policies.routing import TIERS
+from memory.policies.routing import TIERS, document_prefixes
 from memory.policies.tokens import DefaultCounter
 
 MAIN = "main"
@@ -336,6 +336,30 @@ class ArtifactSettings(BaseModel):
     max_bytes: Annotated[int, Field(ge=1)] = EngineSettings().artifact_bytes
 
 
+class DocumentSettings(BaseModel):
+    """Settings of documents.
+
+    `short` names the scopes whose documents have their home in tier `short`: paths such
+    as `path:cache/`, with all below them, and kinds such as `session`. All other
+    documents are in tier `mid`.
+    """
+
+    model_config = _FROZEN
+
+    short: tuple[str, ...] = ()
+
+    @field_validator("short", mode="after")
+    @classmethod
+    def _scopes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        document_prefixes(value)
+        return value
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The texts with which the scopes of `short` begin."""
+        return document_prefixes(self.short)
+
+
 class EnrichmentSettings(BaseModel):
     """The default enrichment of `write` and `write_with_report`.
 
@@ -423,6 +447,7 @@ class MemoryConfig(BaseModel):
     conversations: ConversationSettings = ConversationSettings()
     search: SearchSettings = SearchSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
+    documents: DocumentSettings = DocumentSettings()
     enrichment: EnrichmentSettings = EnrichmentSettings()
     server: ServerSettings = ServerSettings()
     mcp: McpSection = McpSection()
@@ -661,6 +686,7 @@ class MemoryConfig(BaseModel):
             "search.cache_bytes": self.search.cache_bytes,
         }
         shown["artifacts.max_bytes"] = self.artifacts.max_bytes
+        shown["documents.short"] = self.documents.short
         shown |= {
             f"enrichment.{name}": getattr(self.enrichment, name) for name in EnrichmentSettings.model_fields
         }
@@ -757,6 +783,7 @@ def _settings_under(location: tuple[int | str, ...]) -> list[str]:
         "durations": Durations,
         "conversations": ConversationSettings,
         "search": SearchSettings,
+        "documents": DocumentSettings,
         "enrichment": EnrichmentSettings,
         "server": ServerSettings,
         "mcp": McpSection,

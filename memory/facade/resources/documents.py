@@ -73,7 +73,7 @@ class Documents:
 
     Documents are for state that nobody searches by meaning: checkpoints, settings,
     caches. Searches do not find them. A document has up to 32 MiB. It is in the store
-    of tier `mid`, and no rule moves it.
+    of tier `mid`, or of tier `short` if the setting `documents.short` names its scope.
     """
 
     def __init__(self, access: Access) -> None:

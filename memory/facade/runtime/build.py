@@ -82,7 +82,11 @@ def build_engine(
             whole if config.require_all or len(config.stores_in_use()) == 1 else DeferredOpen(whole)
         )
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
-    topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
+    topology = Topology(
+        **_tiers(config, made),
+        accept_loss=forgetful or config.accept_loss,
+        documents_in_short=config.documents.prefixes,
+    )
     engine = Engine(
         topology,
         embedder=embedder or embedder_of(config.embedder),

@@ -129,6 +129,7 @@ class EngineLifecycle:
             self._built = self._built or self._build()
             await self._built.open(reindex=reindex)
             await self._built.store_notes.on_open()
+            await self._built.documents.relocation.on_open()
         except BaseException:
             self._disown()
             raise

@@ -1,7 +1,7 @@
 """Documents: JSON or bytes under keys of scopes, in the order of the keys.
 
-They have one home, the archive, and never move. The package imports `erasure` and
-`storage`.
+All documents of a scope have one home. They move only if the configuration gives the
+scope another one (`relocation.py`). The package imports `erasure` and `storage`.
 """
 
 __all__ = ["documents"]

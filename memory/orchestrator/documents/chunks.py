@@ -63,16 +63,16 @@ class Chunks:
         outbox.register(LOOK_FOR_DOCUMENT, self._look_for_document, StepLifetime.DELETED)
         outbox.register(DROP_CHUNKS, self._drop_noted)
 
-    @property
-    def _home(self) -> Store:
-        return self._placement.topology.archive
+    def _home(self, tenant: str, scope: str) -> Store:
+        return self._placement.topology.documents.of(Partition(tenant, scope))
 
     # -- writing -----------------------------------------------------------------------
 
     async def store(self, key: Key, scope: str, data: bytes) -> Upload:
         """Store data as chunks of the document with this key."""
-        now = self._placement.now()
+        now, partition = self._placement.now(), Partition(key.tenant, scope)
         name, version = self._placement.nonce(), version_at(now)
+        home, tier = self._home(key.tenant, scope), self._placement.topology.documents.tier(partition)
         chunks = tuple(
             Record(
                 key=_chunk_key(key, name, number),
@@ -86,7 +86,7 @@ class Chunks:
                     "place": number,
                     "data": data[start : start + CHUNK_BYTES],
                 },
-                tier="mid",
+                tier=tier,
                 owed=(PendingStep(LOOK_FOR_DOCUMENT, LOOK_FOR_DOCUMENT),),
             )
             for number, start in enumerate(range(0, len(data), CHUNK_BYTES))
@@ -95,7 +95,7 @@ class Chunks:
         for portion in _portions(chunks):
             stamped = [replace(chunk, generation=generation) for chunk in portion]
             outcomes = await self._write(
-                "document.chunk", [Put(DOCUMENT_CHUNKS, chunk, Absent()) for chunk in stamped]
+                "document.chunk", home, [Put(DOCUMENT_CHUNKS, chunk, Absent()) for chunk in stamped]
             )
             if generation is None:
                 generation = min(map(_generation_of, outcomes))
@@ -107,7 +107,7 @@ class Chunks:
             tuple(replace(chunk, generation=generation) for chunk in chunks),
         )
 
-    def check_age(self, upload: Upload) -> None:
+    def check_age(self, upload: Upload, home: Store) -> None:
         """Raise if a sweep may soon take the chunks for those of a dead writer.
 
         Raises:
@@ -115,7 +115,7 @@ class Chunks:
         """
         if self._placement.now() - upload.begun > self._placement.settings.mark_life / 2:
             raise StoreUnavailable(
-                self._home.name, "the document took too long to store; nothing was changed. Put it again"
+                home.name, "the document took too long to store; nothing was changed. Put it again"
             )
 
     async def confirm(self, upload: Upload, document: Record) -> None:
@@ -124,6 +124,7 @@ class Chunks:
         Chunks that were deleted meanwhile are stored again, and so are chunks that are
         older than the document: an erasure could take them and spare the document.
         """
+        home = self._home(document.key.tenant, document.scope)
         for portion in _portions(upload.chunks):
             if document.version == upload.version:
                 writes: list[Write] = [
@@ -141,22 +142,61 @@ class Chunks:
                     )
                     for chunk in portion
                 ]
-            outcomes = await self._placement.write("document.confirm", self._home, *writes)
+            outcomes = await self._placement.write("document.confirm", home, *writes)
             for chunk, outcome in zip(portion, outcomes, strict=True):
                 if not outcome.applied:
-                    await self._restore(chunk, document, outcome.version or 0, outcome.stored)
+                    await self._restore(chunk, document, home, outcome.version or 0, outcome.stored)
 
-    async def _restore(self, chunk: Record, document: Record, version: int, stored: object) -> None:
+    async def _restore(
+        self, chunk: Record, document: Record, home: Store, version: int, stored: object
+    ) -> None:
         """Store a deleted chunk again while its document is stored."""
         with step("document.read"):
-            (there,) = await self._home.get(DOCUMENTS, [document.key])
+            (there,) = await home.get(DOCUMENTS, [document.key])
         if not isinstance(there, Record) or there.fields.get("upload") != chunk.fields["upload"]:
             return
         again = replace(chunk, version=max(version + 1, document.version))
         if isinstance(stored, Tombstone):
-            await self._write("document.chunk", [Put(DOCUMENT_CHUNKS, again, AtVersion(stored.version))])
+            await self._write(
+                "document.chunk", home, [Put(DOCUMENT_CHUNKS, again, AtVersion(stored.version))]
+            )
         elif stored is None:
-            await self._write("document.chunk", [Put(DOCUMENT_CHUNKS, again, Absent())])
+            await self._write("document.chunk", home, [Put(DOCUMENT_CHUNKS, again, Absent())])
+
+    async def copy(self, document: Record, source: Store, target: Store) -> Upload | None:
+        """Store the chunks of a document of one store in another; None if it has none.
+
+        Raises:
+            StoreUnavailable: A chunk is missing.
+        """
+        if document.fields.get("upload") is None:
+            return None
+        now, chunks = self._placement.now(), list[Record]()
+        keys = chunk_keys(document)
+        for start in range(0, len(keys), _PORTION):
+            rows = await self._placement.read(
+                "document.read", source, DOCUMENT_CHUNKS, keys[start : start + _PORTION]
+            )
+            read = [
+                replace(
+                    row,
+                    version=document.version,
+                    created_at=now,
+                    tier=document.tier,
+                    generation=document.generation,
+                    owed=(PendingStep(LOOK_FOR_DOCUMENT, LOOK_FOR_DOCUMENT),),
+                )
+                for row in rows
+                if isinstance(row, Record)
+            ]
+            if len(read) < len(rows):
+                raise StoreUnavailable(source.name, "a chunk of the document is missing, or is replaced now")
+            await self._write(
+                "document.chunk", target, [Put(DOCUMENT_CHUNKS, chunk, Absent()) for chunk in read]
+            )
+            chunks += read
+        name, generation = str(document.fields["upload"]), document.generation or 0
+        return Upload(name, document.version, generation, now, tuple(chunks))
 
     async def take_back(self, key: Key, scope: str, upload: Upload) -> None:
         """Delete the chunks of an upload that gets no document.
@@ -164,14 +204,14 @@ class Chunks:
         If that fails now, a sweep deletes them later.
         """
         try:
-            await self._drop(self._home, Partition(key.tenant, scope), upload.name)
+            await self._drop(self._home(key.tenant, scope), Partition(key.tenant, scope), upload.name)
         except StoreError:
             return
 
-    async def _write(self, name: str, writes: Sequence[Write]) -> Sequence[Outcome]:
-        outcomes = await self._placement.write(name, self._home, *writes)
+    async def _write(self, name: str, home: Store, writes: Sequence[Write]) -> Sequence[Outcome]:
+        outcomes = await self._placement.write(name, home, *writes)
         for outcome in outcomes:
-            if (error := rejection_error(self._home, outcome)) is not None:
+            if (error := rejection_error(home, outcome)) is not None:
                 raise error
         return outcomes
 
@@ -183,15 +223,14 @@ class Chunks:
         Raises:
             CorruptRecord: A chunk cannot be read.
         """
-        upload, count = str(document.fields["upload"]), int(str(document.fields["chunks"]))
-        keys = [_chunk_key(document.key, upload, number) for number in range(count)]
-        data: list[bytes] = []
-        for start in range(0, count, _PORTION):
+        home = self._home(document.key.tenant, document.scope)
+        keys, data = chunk_keys(document), list[bytes]()
+        for start in range(0, len(keys), _PORTION):
             with step("document.read"):
-                rows = await self._home.get(DOCUMENT_CHUNKS, keys[start : start + _PORTION])
+                rows = await home.get(DOCUMENT_CHUNKS, keys[start : start + _PORTION])
             for row in rows:
                 if row is not None and not isinstance(row, Record | Tombstone):
-                    raise CorruptRecord(self._home.name, document.key.id, "a chunk of it cannot be read")
+                    raise CorruptRecord(home.name, document.key.id, "a chunk of it cannot be read")
                 part = row.fields["data"] if isinstance(row, Record) else None
                 if not isinstance(part, bytes):
                     return None
@@ -200,12 +239,13 @@ class Chunks:
 
     async def is_lost(self, document: Record) -> bool:
         """Return whether a stored document has fewer chunks than it names."""
+        home = self._home(document.key.tenant, document.scope)
         named = Query(DOCUMENT_CHUNKS, within(document.partition), Eq("upload", document.fields["upload"]))
         with step("document.read"):
-            there = await self._home.count(named)
+            there = await home.count(named)
             if there.records >= int(str(document.fields["chunks"])):
                 return False
-            (now,) = await self._home.get(DOCUMENTS, [document.key])
+            (now,) = await home.get(DOCUMENTS, [document.key])
         return isinstance(now, Record) and now.fields.get("upload") == document.fields["upload"]
 
     # -- deleting ----------------------------------------------------------------------
@@ -259,6 +299,12 @@ def _generation_of(outcome: Outcome) -> int:
     if outcome.generation is None and isinstance(outcome.stored, Record):
         return outcome.stored.generation or 0
     return outcome.generation or 0
+
+
+def chunk_keys(document: Record) -> list[Key]:
+    """Return the keys of the chunks of a large document, in their order."""
+    upload, count = str(document.fields["upload"]), int(str(document.fields["chunks"]))
+    return [_chunk_key(document.key, upload, number) for number in range(count)]
 
 
 def _chunk_key(document: Key, upload: str, number: int) -> Key:

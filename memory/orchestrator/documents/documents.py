@@ -1,6 +1,7 @@
 """Documents: JSON or bytes under a key of a scope.
 
-A document is one record in the archive. Its id derives from its key, so one conditional
+A document is one record in the home of its scope: the archive, or a store of the short
+tier (`storage/document_homes.py`). Its id derives from its key, so one conditional
 put creates, replaces or refuses. A put reads what is stored, unless it only creates.
 The conflict of a store shows what is there by then, so the next put decides on that.
 
@@ -48,9 +49,12 @@ from memory.domain.scope import Scope, Subtree
 from memory.domain.time import micros, moment
 from memory.domain.versions import check_expected, version_conflict, version_text
 from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
+from memory.orchestrator.documents.relocation import DocumentRelocation
 from memory.orchestrator.entries.admission import Admission, NewEntry
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
+from memory.orchestrator.storage.concurrency import each_at_once
+from memory.orchestrator.storage.document_homes import DocumentPlace
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, copy_json
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.kinds import KINDS
@@ -64,6 +68,7 @@ from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import where_of
 from memory.policies.visibility import expiry_after_read, is_expired, unexpired_filter
 from memory.ports.cooperative import iterate_cooperatively
+from memory.ports.merging import merge_answers, with_sort_values, without_sort_values
 from memory.ports.query import (
     Condition,
     Count,
@@ -231,10 +236,10 @@ class Documents:
         self._key_locks = key_locks
         self._quotas = quotas
         self._chunks = Chunks(placement, outbox)
+        self.relocation = DocumentRelocation(placement, outbox, self._chunks)
 
-    @property
-    def _home(self) -> Store:
-        return self._placement.topology.archive
+    def _home(self, tenant: str, scope: str) -> Store:
+        return self._placement.topology.documents.of(Partition(tenant, scope))
 
     # -- reading -----------------------------------------------------------------------
 
@@ -244,27 +249,28 @@ class Documents:
         Raises:
             CorruptRecord: A document cannot be read.
         """
-        found = await self._read_rows([key_of(tenant, scope, key) for key in keys])
-        rows = await self._refresh([self._visible(stored) for stored in found])
+        home = self._home(tenant, scope)
+        found = await self._read_rows(home, [key_of(tenant, scope, key) for key in keys])
+        rows = await self._refresh(home, [self._visible(home, stored) for stored in found])
         return [None if row is None else await self._document(row) for row in rows]
 
-    async def _read_rows(self, keys: Sequence[Key]) -> list[Stored | None]:
+    async def _read_rows(self, home: Store, keys: Sequence[Key]) -> list[Stored | None]:
         with step("document.read"):
-            return await self._home.get(DOCUMENTS, keys)
+            return await home.get(DOCUMENTS, keys)
 
-    def _visible(self, stored: Stored | None) -> Record | None:
+    def _visible(self, home: Store, stored: Stored | None) -> Record | None:
         """Return the record if it is live and has not expired.
 
         Raises:
             CorruptRecord: It cannot be read.
         """
         if isinstance(stored, Corrupt):
-            raise CorruptRecord(self._home.name, stored.key.id, stored.problem)
+            raise CorruptRecord(home.name, stored.key.id, stored.problem)
         if not isinstance(stored, Record):
             return None
         return None if is_expired(stored, self._placement.now()) else stored
 
-    async def _refresh(self, rows: Sequence[Record | None]) -> Sequence[Record | None]:
+    async def _refresh(self, home: Store, rows: Sequence[Record | None]) -> Sequence[Record | None]:
         """Move the expiry of documents that reads keep; return them as they are then.
 
         See `expiry_after_read`. A failure is no failure of the read.
@@ -281,7 +287,7 @@ class Documents:
             Annotate(DOCUMENTS, key, at=row.version, expires_at=row.expires_at) for key, row in moved.items()
         ]
         try:
-            outcomes = await self._placement.write("document.refresh", self._home, *writes)
+            outcomes = await self._placement.write("document.refresh", home, *writes)
         except StoreError as error:
             log.info("the expiry of documents was not moved: %s", error)
             return rows
@@ -301,19 +307,20 @@ class Documents:
         """
         if record.fields.get("upload") is None:
             return _document_of(record)
+        home = self._home(record.key.tenant, record.scope)
         patience, form = RetryDeadline(self._placement, record.key.id), str(record.fields["form"])
         for _ in range(READS):
             data = await self._chunks.data(record)
             if data is not None:
                 value = await _apart(len(data), partial(value_from, data, form))
                 return Document(**_head_fields(record), value=value, metadata=_metadata(record))
-            (now,) = await self._read_rows([record.key])
-            row = self._visible(now)
+            (now,) = await self._read_rows(home, [record.key])
+            row = self._visible(home, now)
             if row is None or row.fields.get("upload") is None:
                 return None if row is None else _document_of(row)
             record, form = row, str(row.fields["form"])
             await patience.wait()
-        raise CorruptRecord(self._home.name, record.key.id, f"a chunk of its {form} is missing")
+        raise CorruptRecord(home.name, record.key.id, f"a chunk of its {form} is missing")
 
     async def page(
         self,
@@ -343,16 +350,15 @@ class Documents:
                 tenant, scope, keys, passing, limit=limit, by=by, cursor=cursor, values=values, strict=strict
             )
         if not values:
-            page = await self._page(self._query(tenant, scope, keys, limit, by, cursor))
-            damaged = self._count_damaged(page, strict)
-            return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, damaged)
+            page = await self._page(self._query(tenant, scope, keys, limit, by, cursor), strict)
+            return DocumentPage([info_of_head(head) for head in page.heads], page.cursor, len(page.corrupt))
         found: list[DocumentInfo] = []
         damaged = size = 0
         while True:
             portion = min(limit - len(found), _READ_AT_ONCE)
             query = self._query(tenant, scope, keys, portion, by, cursor)
-            page = await self._page(replace(query, select=None))
-            damaged += self._count_damaged(page, strict)
+            page = await self._page(replace(query, select=None), strict)
+            damaged += len(page.corrupt)
             for row in page.records:
                 try:
                     document = await self._document(row) if isinstance(row, Record) else None
@@ -387,8 +393,8 @@ class Documents:
         most = self._placement.settings.filter_rows
         while True:
             query = self._query(tenant, scope, keys, _READ_AT_ONCE, by, cursor, passing)
-            page = await self._page(replace(query, select=None))
-            damaged, cursor = damaged + self._count_damaged(page, strict), page.cursor
+            page = await self._page(replace(query, select=None), strict)
+            damaged, cursor = damaged + len(page.corrupt), page.cursor
             for row in page.records:
                 if not isinstance(row, Record):
                     continue
@@ -426,7 +432,7 @@ class Documents:
         """
         if not names(passing, VALUE):
             return row if satisfies(passing)(row) else None
-        patience = RetryDeadline(self._placement, row.key.id)
+        home, patience = self._home(row.key.tenant, row.scope), RetryDeadline(self._placement, row.key.id)
         for _ in range(READS):
             if row.fields.get("upload") is None or row.fields["form"] == "bytes":
                 return row if satisfies(passing)(row) else None
@@ -434,22 +440,34 @@ class Documents:
             if data is not None:
                 whole = {**row.body, VALUE: await _apart(len(data), partial(value_from, data, "json"))}
                 return row if satisfies(passing)(replace(row, body=whole)) else None
-            (now,) = await self._read_rows([row.key])
-            newer = self._visible(now)
+            (now,) = await self._read_rows(home, [row.key])
+            newer = self._visible(home, now)
             if newer is None:
                 return None
             row = newer
             await patience.wait()
-        raise CorruptRecord(self._home.name, row.key.id, "a chunk of its value is missing")
+        raise CorruptRecord(home.name, row.key.id, "a chunk of its value is missing")
 
-    def _count_damaged(self, page: Page, strict: bool) -> int:
-        """Count the documents of a page that cannot be read; with `strict`, raise."""
+    async def _page(self, query: Query, strict: bool = False) -> Page:
+        """Return a page, merged if several stores have documents there.
+
+        Raises:
+            CorruptRecord: With `strict`, a document cannot be read.
+        """
+        places = self._placement.topology.documents.places(query.where)
+        if len(places) == 1:
+            return await self._page_of(places[0], query, strict)
+        asked = with_sort_values(query)
+        pages = await each_at_once(self._page_of(place, asked, strict) for place in places)
+        return without_sort_values(merge_answers(pages, query), query)
+
+    async def _page_of(self, place: DocumentPlace, query: Query, strict: bool) -> Page:
+        home, where, only = place
+        asked = replace(query, where=where, filter=all_of(query.filter, only))
+        page = await self._placement.page("document.list", home, asked)
         if strict and page.corrupt:
-            raise CorruptRecord(self._home.name, page.corrupt[0].id, "its row is damaged")
-        return len(page.corrupt)
-
-    async def _page(self, query: Query) -> Page:
-        return await self._placement.page("document.list", self._home, query)
+            raise CorruptRecord(home.name, page.corrupt[0].id, "its row is damaged")
+        return page
 
     @property
     def _is_live(self) -> Condition:
@@ -483,28 +501,28 @@ class Documents:
 
         Those that cannot be read are left out.
         """
-        query = Query(
-            DOCUMENTS,
-            where_of(tenant, () if scope is None else (scope,)),
-            self._is_live,
-            limit=_READ_AT_ONCE,
-        )
-        async for page in self._placement.pages("document.list", self._home, query):
-            for row in page.records:
-                try:
-                    document = await self._document(row) if isinstance(row, Record) else None
-                except CorruptRecord as error:
-                    log.warning("a document is left out: %s", error)
-                    continue
-                if document is not None:
-                    yield document
+        asked = where_of(tenant, () if scope is None else (scope,))
+        for home, where, only in self._placement.topology.documents.places(asked):
+            query = Query(DOCUMENTS, where, all_of(self._is_live, only), limit=_READ_AT_ONCE)
+            async for page in self._placement.pages("document.list", home, query):
+                for row in page.records:
+                    try:
+                        document = await self._document(row) if isinstance(row, Record) else None
+                    except CorruptRecord as error:
+                        log.warning("a document is left out: %s", error)
+                        continue
+                    if document is not None:
+                        yield document
 
     async def count(self, tenant: str) -> Count:
         """Count the documents of a tenant, expired ones too, and their bytes."""
+        records = size = 0
         with step("document.count"):
-            documents = await self._home.count(Query(DOCUMENTS, Tenant(tenant)))
-            chunks = await self._home.count(Query(DOCUMENT_CHUNKS, Tenant(tenant)))
-        return Count(documents.records, documents.bytes + chunks.bytes)
+            for home in self._placement.topology.documents.stores:
+                documents = await home.count(Query(DOCUMENTS, Tenant(tenant)))
+                chunks = await home.count(Query(DOCUMENT_CHUNKS, Tenant(tenant)))
+                records, size = records + documents.records, size + documents.bytes + chunks.bytes
+        return Count(records, size)
 
     # -- one document ------------------------------------------------------------------
 
@@ -518,13 +536,12 @@ class Documents:
                 that the document was deleted.
             VersionConflict: It has another version than expected.
         """
-        self._check_home(tenant, asked.scope)
-        key = key_of(tenant, asked.scope, asked.key)
+        home, key = self._check_home(tenant, asked.scope), key_of(tenant, asked.scope, asked.key)
         patience = RetryDeadline(self._placement, key.id)
         async with self._key_locks.take(DOCUMENTS, key, patience):
             there: Stored | None = None
             if request is not None or asked.is_large or not (asked.strict or asked.expected == 0):
-                (there,) = await self._read_rows([key])
+                (there,) = await self._read_rows(home, [key])
                 if (done := _find_made(asked, there, request)) is not None:
                     return done
                 if (kept := self._find_unchanged(asked, there)) is not None:
@@ -542,7 +559,7 @@ class Documents:
         request: RequestMark | None,
     ) -> DocumentInfo:
         """Put over what was read, and again over what another writer stored by then."""
-        known: int | None = getattr(there, "version", None)
+        home, known = self._home(tenant, asked.scope), getattr(there, "version", None)
         (upload,), nonce = await self._store_chunks(tenant, [asked]), self._placement.nonce()
         while True:
             try:
@@ -556,17 +573,17 @@ class Documents:
             except (Conflict, CorruptRecord):
                 await self._take_back(tenant, [asked], [upload])
                 raise
-            outcome = await self._placement.write_one("document.put", self._home, write)
+            outcome = await self._placement.write_one("document.put", home, write)
             stored = write.record if outcome.applied else _own(outcome.stored, nonce)
             if stored is not None:
                 await self._after([stored], [upload])
                 return info_of(stored)
-            there, known = await self._meet(outcome), outcome.version
+            there, known = await self._meet(home, outcome), outcome.version
             await patience.wait()
             if outcome.status is Status.REJECTED:  # the scope was erased after the chunks were stored
                 await self._take_back(tenant, [asked], [upload])
                 (upload,) = await self._store_chunks(tenant, [asked])
-                (there,) = await self._read_rows([key])
+                (there,) = await self._read_rows(home, [key])
                 known = getattr(there, "version", None)
 
     async def edit(
@@ -597,14 +614,15 @@ class Documents:
         Returns:
             Each document, or the conflict that `put` raises for it.
         """
-        for scope in {one.scope for one in puts}:
-            self._check_home(tenant, scope)
+        by_home = self._by_home(tenant, puts)
         keys, nonce = [key_of(tenant, one.scope, one.key) for one in puts], self._placement.nonce()
-        stored = await self._read_rows(keys)
+        stored: dict[int, Stored | None] = {}
+        for home, some in by_home.items():
+            stored |= zip(some, await self._read_rows(home, [keys[n] for n in some]), strict=True)
         done: dict[int, DocumentInfo | Conflict] = {}
         writes: dict[int, Put] = {}
         growth: dict[str, list[tuple[ChangeRequest, Key, Stored | None]]] = {}
-        async for number, there in iterate_cooperatively(list(enumerate(stored))):
+        async for number, there in iterate_cooperatively(sorted(stored.items())):
             asked, key, mark = puts[number], keys[number], requests[number]
             try:
                 if (made := _find_made(asked, there, mark)) is not None:
@@ -620,21 +638,29 @@ class Documents:
             except Conflict as refused:
                 done[number] = refused
         more = [entry for some in growth.values() for entry in _growth(some)]  # large ones too: all or none
-        async with self._quotas.admit(tenant, more):
-            outcomes = (
-                await self._placement.write("document.put", self._home, *writes.values()) if writes else []
-            )
         records: list[Record] = []
-        for (number, write), outcome in zip(writes.items(), outcomes, strict=True):
-            record = write.record if outcome.applied else _own(outcome.stored, nonce)
-            if record is not None:
-                records.append(record)
-                done[number] = info_of(record)
+        async with self._quotas.admit(tenant, more):
+            for home, some in by_home.items():
+                here = {number: writes[number] for number in some if number in writes}
+                outcomes = await self._placement.write("document.put", home, *here.values()) if here else []
+                for (number, write), outcome in zip(here.items(), outcomes, strict=True):
+                    record = write.record if outcome.applied else _own(outcome.stored, nonce)
+                    if record is not None:
+                        records.append(record)
+                        done[number] = info_of(record)
         await self._after(records, [None] * len(records))
         for number in range(len(puts)):
             if number not in done:
                 await self._put_alone(tenant, number, puts[number], requests[number], done)
         return [done[number] for number in range(len(puts))]
+
+    def _by_home(self, tenant: str, puts: Sequence[PutRequest]) -> dict[Store, list[int]]:
+        """Return the positions of the puts by the home of their scope."""
+        homes = {scope: self._check_home(tenant, scope) for scope in {one.scope for one in puts}}
+        found: dict[Store, list[int]] = {}
+        for number, one in enumerate(puts):
+            found.setdefault(homes[one.scope], []).append(number)
+        return found
 
     async def _put_alone(
         self,
@@ -666,10 +692,11 @@ class Documents:
         Returns:
             "refused" if another document is stored under the key.
         """
-        (there,) = await self._read_rows([key_of(tenant, asked.scope, asked.key)])
+        home = self._home(tenant, asked.scope)
+        (there,) = await self._read_rows(home, [key_of(tenant, asked.scope, asked.key)])
         if isinstance(there, Tombstone) and not revive:
             return "deleted"
-        live = self._visible(there)
+        live = self._visible(home, there)
         if live is None:
             try:
                 await self.put(tenant, replace(asked, expected=0))
@@ -691,10 +718,10 @@ class Documents:
             LegalHoldActive: It is under legal hold.
             VersionConflict: It has another version than expected.
         """
-        key = key_of(tenant, asked.scope, asked.key)
+        home, key = self._home(tenant, asked.scope), key_of(tenant, asked.scope, asked.key)
         patience = RetryDeadline(self._placement, key.id)
         async with self._key_locks.take(DOCUMENTS, key, patience):
-            (there,) = await self._read_rows([key])
+            (there,) = await self._read_rows(home, [key])
             known: int | None = getattr(there, "version", None)
             while True:
                 if request is not None and _was_deleted_by(there, request):
@@ -706,11 +733,11 @@ class Documents:
                     await self._holds.refuse([there])
                 else:
                     await self._holds.refuse_unreadable(tenant)
-                outcome = await self._placement.write_one("document.delete", self._home, write)
+                outcome = await self._placement.write_one("document.delete", home, write)
                 if outcome.applied:
-                    await self._finish([write])
+                    await self._finish(home, [write])
                     return True
-                there, known = await self._meet(outcome), outcome.version
+                there, known = await self._meet(home, outcome), outcome.version
                 await patience.wait()
 
     async def delete_many(
@@ -729,7 +756,7 @@ class Documents:
         Raises:
             LegalHoldActive: The scope is under legal hold.
         """
-        deleted, cursor = 0, None
+        home, deleted, cursor = self._home(tenant, scope.text), 0, None
         until = None if request is None or not request.repeats else micros(request.begun_at)
         while True:
             size = _DELETED_AT_ONCE if passing is None else _READ_AT_ONCE
@@ -747,9 +774,9 @@ class Documents:
                 there = [one for one in read if one is not None]
             await self._holds.refuse_partition(Partition(tenant, scope.text), whole=False)
             writes = [self._deletion(row.key, row.version, drop_step(row)) for row in there]
-            outcomes = await self._placement.write("document.delete", self._home, *writes) if writes else []
+            outcomes = await self._placement.write("document.delete", home, *writes) if writes else []
             done = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome.applied]
-            await self._finish(done)
+            await self._finish(home, done)
             deleted += len(done)
             for row, outcome in zip(there, outcomes, strict=True):
                 if not outcome.applied and until is None:  # it was changed meanwhile
@@ -762,11 +789,11 @@ class Documents:
         """Delete a document if it passes the filter at the version that is deleted."""
         if passing is None:
             return await self.delete(tenant, asked)
-        key = key_of(tenant, asked.scope, asked.key)
+        home, key = self._home(tenant, asked.scope), key_of(tenant, asked.scope, asked.key)
         patience = RetryDeadline(self._placement, key.id)
         while True:
-            (stored,) = await self._read_rows([key])
-            row = self._visible(stored)
+            (stored,) = await self._read_rows(home, [key])
+            row = self._visible(home, stored)
             one = None if row is None else await self._passing_row(row, passing)
             if one is None:
                 return False
@@ -795,9 +822,9 @@ class Documents:
         """
         if not changes:
             return []
-        self._check_home(tenant, changes[0].scope)
+        home = self._check_home(tenant, changes[0].scope)
         keys = [key_of(tenant, one.scope, one.key) for one in changes]
-        stored = await self._read_rows(keys)
+        stored = await self._read_rows(home, keys)
         if (done := _find_group(changes, stored, request)) is not None:
             return done
         for one, there in zip(changes, stored, strict=True):
@@ -815,6 +842,7 @@ class Documents:
         request: RequestMark | None,
     ) -> list[DocumentInfo | None]:
         """Make the changes over what was read; read again if others were faster."""
+        home = self._home(tenant, changes[0].scope)
         patience, nonce = RetryDeadline(self._placement, keys[0].id), self._placement.nonce()
         uploads = await self._store_chunks(tenant, changes)
         tried: list[list[Put | Delete | None]] = []
@@ -831,28 +859,29 @@ class Documents:
                     raise
                 tried.append(writes)
                 sent = [write for write in writes if write is not None]
-                outcomes = await self._together(sent) if sent else []
+                outcomes = await self._together(home, sent) if sent else []
                 made = writes if all(outcome.applied for outcome in outcomes) else None
             if made is not None:
-                return await self._conclude(changes, stored, made, uploads)
+                return await self._conclude(home, changes, stored, made, uploads)
             for outcome in outcomes:
                 if outcome.status is not Status.SKIPPED:
-                    await self._meet(outcome)
+                    await self._meet(home, outcome)
             await patience.wait()
             if any(outcome.status is Status.REJECTED for outcome in outcomes):  # as in `_put_over`
                 await self._take_back(tenant, changes, uploads)
                 uploads = await self._store_chunks(tenant, changes)
-            stored = await self._read_rows(keys)
+            stored = await self._read_rows(home, keys)
 
     async def _conclude(
         self,
+        home: Store,
         changes: Sequence[ChangeRequest],
         stored: Sequence[Stored | None],
         writes: Sequence[Put | Delete | None],
         uploads: Sequence[Upload | None],
     ) -> list[DocumentInfo | None]:
         """Complete a group that was stored, and return its documents."""
-        await self._finish([write for write in writes if isinstance(write, Delete)])
+        await self._finish(home, [write for write in writes if isinstance(write, Delete)])
         puts: list[Record] = []
         made: list[Upload | None] = []
         found: list[DocumentInfo | None] = []
@@ -893,15 +922,18 @@ class Documents:
         await self._holds.refuse(ends)
         return writes
 
-    async def _together(self, writes: Sequence[Put | Delete]) -> Sequence[Outcome]:
-        return await self._placement.write("document.apply", self._home, *writes, together=True)
+    async def _together(self, home: Store, writes: Sequence[Put | Delete]) -> Sequence[Outcome]:
+        return await self._placement.write("document.apply", home, *writes, together=True)
 
-    async def incomplete(self, most: int) -> list[Key]:
-        """Return documents of every tenant that have lost a chunk, at most so many."""
+    async def incomplete(self, home: Store, most: int) -> list[Key]:
+        """Return documents in this home that have lost a chunk, at most so many.
+
+        They are of every tenant.
+        """
         lost: list[Key] = []
         large = Not(IsNull("chunks"))
         query = Query(DOCUMENTS, Everywhere(), large, limit=self._placement.settings.page)
-        async for page in self._placement.pages("document.list", self._home, query):
+        async for page in self._placement.pages("document.list", home, query):
             for row in page.records:
                 if isinstance(row, Record) and await self._chunks.is_lost(row):
                     lost.append(row.key)
@@ -934,31 +966,41 @@ class Documents:
         for record, upload in zip(records, uploads, strict=True):
             if upload is not None:
                 await self._chunks.confirm(upload, record)
-        owing = [OutboxRecord(DOCUMENTS, self._home, record) for record in records if record.owed]
+        owing = [
+            OutboxRecord(DOCUMENTS, self._home(record.key.tenant, record.scope), record)
+            for record in records
+            if record.owed
+        ]
         if owing:
             await self._outbox.finish_all(owing)
 
-    async def _finish(self, deletions: Sequence[Delete]) -> None:
+    async def _finish(self, home: Store, deletions: Sequence[Delete]) -> None:
         gone = [Tombstone(one.key, one.version, one.owed) for one in deletions if one.owed]
         if gone:
-            await self._outbox.finish_all([OutboxRecord(DOCUMENTS, self._home, one) for one in gone])
+            await self._outbox.finish_all([OutboxRecord(DOCUMENTS, home, one) for one in gone])
 
-    async def _meet(self, outcome: Outcome) -> Stored | None:
+    async def _meet(self, home: Store, outcome: Outcome) -> Stored | None:
         """Return what a write found in its way, once its pending steps are done."""
-        if (error := rejection_error(self._home, outcome)) is not None:
+        if (error := rejection_error(home, outcome)) is not None:
             raise error
         stored = outcome.stored
         if isinstance(stored, Tombstone | Record) and stored.owed:
-            await self._outbox.finish(OutboxRecord(DOCUMENTS, self._home, stored))
+            await self._outbox.finish(OutboxRecord(DOCUMENTS, home, stored))
         return stored
 
     # -- deciding ----------------------------------------------------------------------
 
-    def _check_home(self, tenant: str, scope: str) -> None:
-        """Raise `Unsupported` if the home of the scope keeps no groups of changes."""
-        store = part_of(self._home, Partition(tenant, scope), DOCUMENTS)
+    def _check_home(self, tenant: str, scope: str) -> Store:
+        """Return the home of the scope.
+
+        Raises:
+            Unsupported: It keeps no groups of changes.
+        """
+        home = self._home(tenant, scope)
+        store = part_of(home, Partition(tenant, scope), DOCUMENTS)
         if not store.capabilities.groups:
             raise Unsupported("grouped", store=store.name)
+        return home
 
     def _check_put(self, asked: PutRequest, stored: Stored | None) -> Record | None:
         """Return the live document that a put replaces.
@@ -969,9 +1011,12 @@ class Documents:
         """
         if isinstance(stored, Corrupt) and asked.expected is None and not (asked.strict or asked.keeps):
             return None
-        there = self._visible(stored)
+        there = self._visible_to(asked, stored)
         _check(asked, there)
         return there
+
+    def _visible_to(self, asked: ChangeRequest, stored: Stored | None) -> Record | None:
+        return None if stored is None else self._visible(self._home(stored.key.tenant, asked.scope), stored)
 
     def _find_unchanged(self, asked: PutRequest, stored: Stored | None) -> Record | None:
         """Return the stored document if a put leaves it as it is.
@@ -997,7 +1042,7 @@ class Documents:
         """
         there, now = self._check_put(asked, stored), self._placement.now()
         if upload is not None:
-            self._chunks.check_age(upload)
+            self._chunks.check_age(upload, self._home(key.tenant, asked.scope))
         owed = drop_step(stored) if isinstance(stored, Record) else ()
         owed = _OF_CHUNKS if isinstance(stored, Corrupt) else owed
         version = version_at(now, known or 0) if upload is None else max(upload.version, (known or 0) + 1)
@@ -1011,7 +1056,7 @@ class Documents:
             fields=_fields(asked, upload),
             body={**_body(asked, nonce), **_marks(stored, request, version, now)},
             generation=None if upload is None else upload.generation,
-            tier="mid",
+            tier=self._placement.topology.documents.tier(Partition(key.tenant, asked.scope)),
             owed=owed,
         )
         if isinstance(stored, Corrupt):
@@ -1031,7 +1076,7 @@ class Documents:
         note = {} if request is None else {REQUEST: request.text}
         if isinstance(stored, Corrupt) and asked.expected is None:
             return replace(self._deletion(key, known or 0, _OF_CHUNKS), when=Newer(), note=note)
-        there = self._visible(stored)
+        there = self._visible_to(asked, stored)
         _check(asked, there)
         if there is None:
             return None

@@ -366,7 +366,7 @@ class Erasure:
         hanging = (*deletion_steps(kind, known or None), *passages_left(kind, record))
         owed = (
             *self._outbox.remaining_steps(record, past=StepLifetime.DELETED),
-            *elsewhere(self._placement, store),
+            *(() if kind.parts else elsewhere(self._placement, store)),
             *hanging,
         )
         return Delete(

@@ -28,6 +28,7 @@ from memory.ports.query import (
     Tenant,
     Under,
     Where,
+    all_of,
     decode_partition,
     encode_partition,
     within,
@@ -164,17 +165,21 @@ class ScopeDirectory:
         entries, documents = Counter[str](), Counter[str]()
         if exact:
             topology = self._placement.topology
-            asked = [(topology.archive, DOCUMENTS), *((store, ENTRIES) for store in topology.homes)]
-            documents, *by_store = await each_at_once(
-                self._counts(store, collection, tenant, exact) for store, collection in asked
+            of_documents = self._by_home(tenant, exact)
+            asked = [(store, DOCUMENTS, some) for store, some in of_documents.items()]
+            asked += [(store, ENTRIES, exact) for store in topology.homes]
+            counts = await each_at_once(
+                self._counts(store, collection, tenant, scopes) for store, collection, scopes in asked
             )
-            entries = sum(by_store, entries)
+            documents = sum(counts[: len(of_documents)], documents)
+            entries = sum(counts[len(of_documents) :], entries)
         for scope, is_whole in batch:
             if is_whole:
                 below = Under(tenant, (scope.text,))
                 for store in self._placement.topology.homes:
                     entries[scope.text] += await self._count(store, ENTRIES, below)
-                documents[scope.text] = await self._count(self._placement.topology.archive, DOCUMENTS, below)
+                for store, where, only in self._placement.topology.documents.places(below):
+                    documents[scope.text] += await self._count(store, DOCUMENTS, where, only)
         sessions = await self._sessions.lives(
             tenant, [scope.id for scope in exact if scope.kind is ScopeKind.SESSION]
         )
@@ -200,9 +205,19 @@ class ScopeDirectory:
                 return Counter(head.scope for head in page.heads)
         return Counter({one.scope: await self._count(store, collection, within(one)) for one in partitions})
 
-    async def _count(self, store: Store, collection: Collection, where: Where) -> int:
+    def _by_home(self, tenant: str, scopes: Iterable[Scope]) -> dict[Store, list[Scope]]:
+        """Return the scopes by the store that has their documents."""
+        found: dict[Store, list[Scope]] = {}
+        for scope in scopes:
+            home = self._placement.topology.documents.of(Partition(tenant, scope.text))
+            found.setdefault(home, []).append(scope)
+        return found
+
+    async def _count(
+        self, store: Store, collection: Collection, where: Where, only: Condition | None = None
+    ) -> int:
         with step("scopes.count"):
-            return (await store.count(Query(collection, where, self._is_live))).records
+            return (await store.count(Query(collection, where, all_of(self._is_live, only)))).records
 
     @property
     def _is_live(self) -> Condition:

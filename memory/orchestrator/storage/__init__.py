@@ -3,7 +3,7 @@
 This package holds all that the other packages share and that does not depend on the
 lifecycle of an entry:
 
-- stores by tier: `topology`, `split`, `placement`;
+- stores by tier: `topology`, `split`, `placement`, `document_homes`;
 - declared collections and the handling of their records: `collections`, `kinds`;
 - pending steps and deliveries: `outbox`, `deliveries`;
 - versions, generations, locks within the process, and the maintenance lease;
@@ -19,6 +19,7 @@ __all__ = [
     "collections",
     "concurrency",
     "deliveries",
+    "document_homes",
     "entry_records",
     "generations",
     "id_reuse",

@@ -65,9 +65,11 @@ class Kind:
     field of the reference. They are deleted with the record.
     """
     parts: tuple[tuple[Collection, str], ...] = ()
-    """As `children`, but a writer may store them before the record.
+    """As `children`, but in the record's own store, and a writer may store them before
+    the record.
 
-    So no sweep takes them for orphans. A deletion takes those older than itself.
+    So no sweep takes them for orphans. A deletion takes those older than itself. A
+    record with parts has no copies in other stores.
     """
     replicated: bool = False
     """Whether a later tier gets whole copies for searching."""

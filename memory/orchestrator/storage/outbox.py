@@ -550,13 +550,14 @@ class Outbox:
 
     async def _without_children(self, items: Sequence[Item]) -> Sequence[Item]:
         """Return the items whose owners have no records that refer to them."""
-        groups: dict[tuple[str, str, tuple[str, ...]], list[Item]] = {}
+        groups: dict[tuple[Store, str, str, tuple[str, ...]], list[Item]] = {}
         for one, owed in items:
             if not owed.data.get("versions"):  # otherwise the chain of versions is followed
-                name = one.owner.key.tenant, owed.data["collection"], tuple(owed.data["fields"])
+                store = self._store_of_children(one, owed.data)
+                name = store, one.owner.key.tenant, owed.data["collection"], tuple(owed.data["fields"])
                 groups.setdefault(name, []).append((one, owed))
         idle: list[Item] = []
-        for (tenant, collection, fields), some in groups.items():
+        for (store, tenant, collection, fields), some in groups.items():
             owners = tuple(one.owner.key.id for one, _ in some)
             query = Query(
                 self._placement.kinds.by_name(collection),
@@ -565,7 +566,7 @@ class Outbox:
                 limit=1,
                 select=frozenset(),
             )
-            page = await self._placement.page("hanging.find", self._placement.topology.archive, query)
+            page = await self._placement.page("hanging.find", store, query)
             idle += [] if page.heads or page.corrupt else some
         return idle
 
@@ -580,14 +581,15 @@ class Outbox:
     async def erase(self, pending: OutboxRecord, data: Mapping[str, JsonValue]) -> bool:
         """Leave a tombstone for all records that refer to the owner by these fields.
 
-        The records are in one collection of the archive. With `versions`, they are kept
+        The records are in one collection of one store. With `versions`, they are kept
         versions of the owner: those older than the owner, and the named ones, which a
         slow writer may still bring. The versions are found by a query, and the chain of
         earlier versions is followed too, because the query may miss a damaged version.
         A damaged one ends the chain. With `older`, records that are newer than the
         owner stay.
         """
-        archive, key, end = self._placement.topology.archive, pending.owner.key, pending.owner.version
+        key, end = pending.owner.key, pending.owner.version
+        store = self._store_of_children(pending, data)
         collection, versions = self._placement.kinds.by_name(data["collection"]), data.get("versions")
         naming = all_of(
             Or(tuple(Eq(field, key.id) for field in data["fields"])),
@@ -603,20 +605,24 @@ class Outbox:
         )
         walked: set[Key] = set()
         chain = [version for version in versions or () if version < end]
-        async for page in self._placement.pages("hanging.find", archive, query):
+        async for page in self._placement.pages("hanging.find", store, query):
             chain += await self._leave_tombstones(
-                pending, archive, collection, {head.key: head.version for head in page.heads}, walked
+                pending, store, collection, {head.key: head.version for head in page.heads}, walked
             )
         while ahead := {
             there: v for v in chain if (there := version_key(key.tenant, key.id, v)) not in walked
         }:
-            chain = await self._leave_tombstones(pending, archive, collection, ahead, walked)
+            chain = await self._leave_tombstones(pending, store, collection, ahead, walked)
         return True
+
+    def _store_of_children(self, pending: OutboxRecord, data: Mapping[str, JsonValue]) -> Store:
+        """Return the archive, or the record's own store if its parts are meant."""
+        return pending.store if data.get("older") else self._placement.topology.archive
 
     async def _leave_tombstones(
         self,
         pending: OutboxRecord,
-        archive: Store,
+        store: Store,
         collection: Collection,
         found: Mapping[Key, int],
         walked: set[Key],
@@ -626,7 +632,7 @@ class Outbox:
         Versions whose row does not name its predecessor are left out.
         """
         walked |= found.keys()
-        rows = await self._placement.read("hanging.walk", archive, collection, list(found)) if found else []
+        rows = await self._placement.read("hanging.walk", store, collection, list(found)) if found else []
         deletes: list[Delete] = []
         before: list[int] = []
         for (key, version), row in zip(found.items(), rows, strict=True):
@@ -648,9 +654,9 @@ class Outbox:
                 )
         if not deletes:
             return before
-        outcomes = await self._placement.write("hanging.erase", archive, *deletes)
+        outcomes = await self._placement.write("hanging.erase", store, *deletes)
         for delete, outcome in zip(deletes, outcomes, strict=True):
-            await self.is_settled(pending, archive, delete, outcome, set())
+            await self.is_settled(pending, store, delete, outcome, set())
         return before
 
 

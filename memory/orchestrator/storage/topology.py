@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol, runtime_checkable
 
 from memory.domain.errors import ConfigError, StoreUnavailable
+from memory.orchestrator.storage.document_homes import DocumentHomes
 from memory.orchestrator.storage.split import SplitStore, close_all, open_all
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import CACHE_NEEDS, HOME_NEEDS
@@ -38,13 +39,21 @@ class Topology:
         accept_loss: Names of stores that may be homes without being durable, because
             the loss of acknowledged writes is accepted. True means all stores (tests,
             temporary data).
+        documents_in_short: See `DocumentHomes`.
     """
 
     def __init__(
-        self, *, short: Store, mid: Store, long: Store, accept_loss: bool | Collection[str] = False
+        self,
+        *,
+        short: Store,
+        mid: Store,
+        long: Store,
+        accept_loss: bool | Collection[str] = False,
+        documents_in_short: Sequence[str] = (),
     ) -> None:
         self.serving = {"short": short, "mid": mid, "long": long}
         self.accept_loss = accept_loss
+        self.documents = DocumentHomes(self, documents_in_short)
 
     @property
     def stores(self) -> tuple[Store, ...]:
@@ -144,6 +153,7 @@ class Topology:
         short, mid = self.serving["short"], self.serving["mid"]
         cache = None if short is mid or self._keeps(short) else short
         problems = [problem for tier in TIERS for problem in self._problems(tier, cache)]
+        problems += self._document_problems(cache)
         shared = [
             leaf.name for leaf in self.leaves if sum(leaf in leaves_of(store) for store in self.stores) > 1
         ]
@@ -174,6 +184,19 @@ class Topology:
             if missing:
                 problems.append(f"tier '{tier}' on store '{store.name}' lacks {', '.join(missing)}")
         return problems
+
+    def _document_problems(self, cache: Store | None) -> list[str]:
+        """Return why the short store cannot have documents, if it is to have some."""
+        short = self.serving["short"]
+        if not self.documents.short or short is self.serving["mid"]:
+            return []
+        what = "documents.short: store '{}' of tier 'short' cannot be the home of documents, because it {}"
+        if short is cache:
+            names = [leaf.name for leaf in leaves_of(short) if not self._keeps(leaf)]
+            why = "is not durable, so it only caches records of tier 'mid'"
+            return [what.format(name, why) + ". Omit the setting" for name in names]
+        why = "cannot store several changes of one scope together. Put tier 'short' on another store"
+        return [what.format(leaf.name, why) for leaf in leaves_of(short) if not leaf.capabilities.groups]
 
     def _keeps(self, store: Store) -> bool:
         """Return whether a store may be the home of records.
