@@ -55,6 +55,7 @@ class FileStore(BaseStore):
         super().__init__(name)
         self._path = Path(path)
         self._slots: Slots = {}
+        self._known: dict[str, Collection] = {}
         self._generations: dict[str, int] = {}
         self._note: str | None = None
 
@@ -63,13 +64,14 @@ class FileStore(BaseStore):
         self._note = held.get("format")
         self._take_format(self._note)
         self._generations = held["generations"]
-        self._slots = {c.name: {Key(*json.loads(key)): tuple(text) for key, text in held["slots"].get(c.name, {}).items()} for c in collections}
+        self._known = {name: Collection(name) for name in held["slots"]} | {c.name: c for c in collections}  # others stay
+        self._slots = {name: {Key(*json.loads(key)): tuple(text) for key, text in held["slots"].get(name, {}).items()} for name in self._known}
 
     async def _close(self) -> None:
         self._slots, self._generations = {}, {}
 
     async def _check(self) -> Health:
-        damaged = [key for name, held in self._slots.items() for key in held if isinstance(_read(self._slots, self._collections[name], key), Corrupt)]
+        damaged = [key for name, held in self._slots.items() for key in held if isinstance(_read(self._slots, self._known[name], key), Corrupt)]
         return Health(ok=os.access(self._path.parent, os.W_OK), detail=str(self._path), quarantined=len(damaged))
 
     async def _read_format(self) -> str | None:
@@ -124,7 +126,7 @@ class FileStore(BaseStore):
         found = {Partition(*json.loads(name)): number for name, number in self._generations.items() if number}
         for name, held in self._slots.items():
             for key, (scope, _, _) in held.items():
-                if scope is not None and not isinstance(_read(self._slots, self._collections[name], key), Mark):
+                if scope is not None and not isinstance(_read(self._slots, self._known[name], key), Mark):
                     found.setdefault(Partition(key.tenant, scope), 0)
         return first_partitions(found.items(), where, prefix, after, limit)
 

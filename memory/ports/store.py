@@ -97,7 +97,8 @@ class Store(Protocol):
         A collection may declare more fields or indexes than when its records were
         written. Those records have no value for the new fields. It may also declare
         fewer, as an earlier release does beside a later one. Undeclared fields stay
-        with the records until a put replaces them.
+        with the records until a put replaces them. No call changes a collection that is
+        not declared, and a partition with its records is not idle.
         """
         ...
 
@@ -190,8 +191,9 @@ class Store(Protocol):
         """Replace the matching records by tombstones.
 
         Each tombstone has version `max(stored + 1, version)`. `limit`, `order` and
-        `cursor` of the query are ignored. A corrupt record of the given partitions
-        matches any filter, because erasure must reach it.
+        `cursor` of the query are ignored. A record that is written meanwhile is judged
+        as it is when it is replaced. A corrupt record of the given partitions matches
+        any filter, because erasure must reach it.
 
         Args:
             carry: The steps that stay pending on the tombstone. The other steps are

@@ -147,8 +147,9 @@ class Annotate:
     It applies to live copies. `settle` and `discard_at` also apply to marks and
     tombstones. `role_is` restricts it to a live copy in that role. `settle` removes the
     pending steps with these ids; unknown ids are no error. It cannot add pending steps.
-    `accessed_at` also counts one access. `expires_at` moves the expiry of a live copy,
-    only to a later moment; a copy without an expiry stays without.
+    `accessed_at` replaces the moment of the last access, and counts one access.
+    `expires_at` moves the expiry of a live copy, only to a later moment; a copy without
+    an expiry stays without.
     """
 
     collection: Collection

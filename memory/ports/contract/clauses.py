@@ -21,7 +21,7 @@ import pytest
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 MARK = "memory_clause"
-EDITION = 2
+EDITION = 3
 """The edition of the contract.
 
 It grows when clauses or tests are added that an older store may fail.
@@ -104,6 +104,12 @@ _ALL = (
         "life.at-once",
         "Any number of calls may run at once; each reads and decides atomically.",
         "Store",
+    ),
+    Clause(
+        "format.note",
+        "A store that notes its format keeps the note exactly, swaps it in one step, and refuses a newer one.",
+        "memory.ports.formats",
+        edition=3,
     ),
     # -- keeping and answering
     Clause(

@@ -31,10 +31,12 @@ from memory.ports.contract.test_departures import *
 from memory.ports.contract.test_due import *
 from memory.ports.contract.test_erased_text import *
 from memory.ports.contract.test_erasing import *
+from memory.ports.contract.test_every_question import *
 from memory.ports.contract.test_exact_values import *
 from memory.ports.contract.test_filters import *
 from memory.ports.contract.test_flags import *
 from memory.ports.contract.test_forgetting import *
+from memory.ports.contract.test_format_note import *
 from memory.ports.contract.test_full import *
 from memory.ports.contract.test_generations import *
 from memory.ports.contract.test_heads import *

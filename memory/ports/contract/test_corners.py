@@ -408,6 +408,41 @@ async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Har
         await last.close()
 
 
+@clause("life.close-keeps", "declared.fewer", "upkeep.idle", since=3)
+@pytest.mark.asyncio
+async def test_no_call_touches_collections_that_a_store_is_not_opened_with(
+    harness: Harness, store: Store
+) -> None:
+    """An earlier release does not know all collections, and does its work."""
+    there = Partition("acme", "session:there")
+    await apply_all(
+        store,
+        RaiseGeneration(there, 3),
+        put(record(1)),
+        put(record(1), collection=MORE_SAMPLES),
+        *[put(record(2, at, texts={}), collection=PLAIN) for at in (HERE, there)],
+    )
+    keys = [key_of(1), key_of(2), key_of(2, there)]
+    before = [await store.get(collection, keys) for collection in (MORE_SAMPLES, PLAIN)]
+    again = await harness.reopen(store)
+    await again.open((SAMPLES,))
+    kept = await fetch_stored(again, 1) is not None
+    await apply_all(again, put(record(3)), put(record(1, ELSEWHERE)), RaiseGeneration(ELSEWHERE))
+    await again.delete_matching(Query(SAMPLES, within(HERE)), 50)
+    assert (await again.audit(repair=True)).problems == ()
+    assert await again.vacuum() >= 0
+    await again.forget_partitions([*await again.idle_partitions(), (there, 3)])
+    last = await harness.reopen(again)
+    try:
+        await last.open(DECLARED)
+        if kept:
+            assert [await last.get(collection, keys) for collection in (MORE_SAMPLES, PLAIN)] == before
+            assert (await one(last, RaiseGeneration(there, 0))).number == 3
+            assert await query_ids(last, collection=PLAIN) == [id_of(2)]
+    finally:
+        await last.close()
+
+
 @clause("durable.survives")
 @needs("durable")
 @pytest.mark.asyncio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta, timezone
 from typing import Any
@@ -368,3 +369,21 @@ async def test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_ro
             gone |= wanted
             stands = await store.get(SAMPLES, [r.key for r in made])
             assert {r.key for r, s in zip(made, stands, strict=True) if isinstance(s, Tombstone)} == gone
+
+
+@clause("erase.matches", "life.at-once", since=3)
+@needs("conditional", "filter")
+@pytest.mark.asyncio
+async def test_what_is_changed_beside_a_deletion_is_judged_as_it_is_then(store: Store) -> None:
+    """A record that matches no more is kept, and a deleted one is above its change."""
+    for round_, part in enumerate((Eq("type", "old"), None)):
+        for turn in range(8):
+            numbers, base = range(4), 1_000 * (8 * round_ + turn + 1)
+            await apply_all(store, *[put(record(n, version=base, fields={"type": "old"})) for n in numbers])
+            changed = [record(n, version=base + 500, fields={"type": "new"}, generation=0) for n in numbers]
+            calls = [store.apply([put(r, Newer())]) for r in changed]
+            calls.insert(turn % 5, store.delete_matching(Query(SAMPLES, within(HERE), part), base + 2))  # type: ignore[arg-type]
+            await asyncio.gather(*calls)
+            for now, wrote in zip(await store.get(SAMPLES, [r.key for r in changed]), changed, strict=True):
+                deleted = isinstance(now, Tombstone) and part is None and now.version > wrote.version
+                assert deleted or now == wrote, (part, turn, now)

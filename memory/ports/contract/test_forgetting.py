@@ -258,6 +258,28 @@ async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(
     assert [type(await fetch_stored(store, n)) for n in (1, 2, 3, 4)] == [Record, Tombstone, Tombstone, Mark]
 
 
+@clause("annotate.expiry", "ttl.not-early", since=3)
+@needs("ttl", "conditional")
+@pytest.mark.asyncio
+async def test_a_cached_copy_is_kept_to_the_end_that_an_annotation_moved(
+    harness: Harness, store: Store
+) -> None:
+    """The first end is past, and a pending step kept the copy until the annotation."""
+    ahead = datetime.now(UTC) + timedelta(days=1)
+    await apply_all(store, *[put(_cached_record(n, expires_at=LONG_AGO, owed=STEP)) for n in (1, 2, 3)])
+    settled = step_ids(STEP)
+    await apply_all(
+        store,
+        Annotate(SAMPLES, key_of(1), 1, expires_at=ahead, settle=settled),
+        Annotate(SAMPLES, key_of(2), 1, expires_at=ahead),
+        Annotate(SAMPLES, key_of(2), 1, settle=settled),
+        Annotate(SAMPLES, key_of(3), 1, settle=settled),
+    )
+    await _wait_until_forgotten(harness, store, (3,))
+    stands = await store.get(SAMPLES, [key_of(1), key_of(2)])
+    assert [s.expires_at for s in stands if isinstance(s, Record)] == [ahead, ahead]
+
+
 @clause("ttl.kinds", "ttl.not-early")
 @needs("ttl", "conditional")
 @pytest.mark.asyncio

@@ -5,12 +5,16 @@ Everything that can be read is kept, including bookkeeping.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from memory.domain.errors import InvalidInput
+from memory.ports import formats
+from memory.ports.base import BaseStore
 from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
@@ -32,10 +36,11 @@ from memory.ports.contract.support import (
     release,
     step_ids,
 )
+from memory.ports.formats import current_note
 from memory.ports.query import MAX_LIMIT, Everywhere, Near, Query, RowType, Search, within
 from memory.ports.record import PendingStep, Role, pack_vector
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
+from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration, Status
 
 KEYS = [key_of(n) for n in range(24)]
 STEPS = (
@@ -173,6 +178,65 @@ async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_
         assert (noted.owed, noted.tier) == (((), "noted") if last.capabilities.conditional else (STEPS, ""))
     finally:
         await last.close()
+
+
+async def _fail(store: Store, n: int) -> None:
+    """Make calls that fail in different ways, each followed by a write that is kept."""
+    claims, bad = store.capabilities, put(record(99, fields={"colour": "red"}))
+    old = put(record(98, generation=1))
+    assert (await one(store, bad)).status is (await one(store, old)).status is Status.REJECTED
+    await apply_all(store, put(record(n)))
+    with pytest.raises(InvalidInput):
+        await store.query(Query(SAMPLES, within(HERE), cursor="none"))
+    await apply_all(store, put(record(n + 1)))
+    if claims.conditional:
+        assert (await one(store, put(record(n), Absent()))).status is Status.CONFLICT
+        await apply_all(store, put(record(n + 2)))
+    if claims.groups:
+        for last in (bad, old, *([put(record(n), Absent())] if claims.conditional else [])):
+            outcomes = await store.apply([put(record(97)), last], together=True)
+            assert outcomes[0].status is Status.SKIPPED
+    await apply_all(store, put(record(n + 3)))
+    for waits in range(4):
+        call = asyncio.ensure_future(store.apply([put(record(96, body={"n": waits}))]))
+        for _ in range(waits):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+    await apply_all(store, put(record(n + 4)), RaiseGeneration(ELSEWHERE))
+
+
+@clause("durable.survives", "atomic.together", "life.cancelled", "format.note", since=3)
+@needs("durable")
+@pytest.mark.asyncio
+async def test_what_follows_a_failed_call_survives_a_death(
+    harness: Harness, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed call leaves no transaction behind that takes later writes with it.
+
+    The note of the format survives too, if the store keeps one.
+    """
+    await apply_all(store, RaiseGeneration(HERE, 2))
+    for n in (40, 50):
+        await _fail(store, n)
+    keys = [key_of(n) for n in (*range(40, 60), 97, 98, 99)]
+    before = await store.get(SAMPLES, keys)
+    note = store.notes_format if isinstance(store, BaseStore) else False
+    if isinstance(store, BaseStore) and note:
+        assert await store.swap_format(current_note(), "7")
+        monkeypatch.setattr(formats, "FORMAT", 7)
+    again = await harness.restart(store)
+    try:
+        await again.open(DECLARED)
+        assert await again.get(SAMPLES, keys) == before
+        assert sum(s is not None for s in before) == (10 if again.capabilities.conditional else 8)
+        assert (await one(again, RaiseGeneration(ELSEWHERE, 0))).number == 2
+        if isinstance(again, BaseStore) and note:
+            assert await again.read_format() == "7"
+            monkeypatch.undo()
+            assert await again.swap_format("7", current_note())
+    finally:
+        await again.close()
 
 
 @clause("loss.window")

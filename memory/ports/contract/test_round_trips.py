@@ -31,7 +31,7 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.query import Query, within
+from memory.ports.query import Eq, Query, within
 from memory.ports.record import FieldValue, PendingStep, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate
@@ -202,6 +202,39 @@ async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> No
     assert stored.expires_at == max(at, T0)
 
 
+@clause("moments.utc", "bookkeeping.kept", since=3)
+@pytest.mark.asyncio
+async def test_moments_far_from_now_keep_their_microseconds_wherever_they_stand(store: Store) -> None:
+    """Seconds as a double have no microseconds there, and nanoseconds no 64 bits."""
+    far = [
+        datetime(1, 1, 2, 3, 4, 5, 740_993, tzinfo=UTC),
+        datetime(2255, 6, 5, 23, 47, 34, 740_993, tzinfo=UTC),
+        datetime(9876, 5, 4, 3, 2, 1, 234_567, tzinfo=UTC),
+    ]
+    for n, at in enumerate(far):
+        end = max(at, T0)
+        times: dict[str, Any] = {
+            "created_at": at,
+            "updated_at": at,
+            "accessed_at": at,
+            "cached_at": at,
+            "expires_at": end,
+        }
+        await apply_all(
+            store, put(record(n, fields={"valid_from": at, "valid_to": at}, generation=0, **times))
+        )
+        stored = await fetch_record(store, n)
+        assert stored == record(n, fields={"valid_from": at, "valid_to": at}, generation=0, **times)
+        if store.capabilities.conditional:
+            await apply_all(
+                store, put(record(10 + n)), release(10 + n, discard_at=end), delete(20 + n, discard_at=end)
+            )
+            await apply_all(store, put(record(30 + n)), Annotate(SAMPLES, key_of(30 + n), 1, accessed_at=at))
+            left = (await fetch_mark(store, 10 + n), await fetch_tombstone(store, 20 + n))
+            assert [standing.discard_at for standing in left] == [end, end]
+            assert (await fetch_record(store, 30 + n)).accessed_at == at
+
+
 @clause("moments.utc")
 @pytest.mark.asyncio
 async def test_moments_of_other_zones_come_back_as_the_same_moments_in_utc(store: Store) -> None:
@@ -233,6 +266,21 @@ async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> No
 async def test_integers_keep_all_64_bits(store: Store, value: int) -> None:
     await apply_all(store, put(record(fields={"stored_version": value}), collection=MORE_SAMPLES))
     assert (await fetch_record(store, collection=MORE_SAMPLES)).fields["stored_version"] == value
+
+
+@clause("numbers.exact", "bookkeeping.kept", since=3)
+@pytest.mark.asyncio
+async def test_numbers_of_bookkeeping_keep_all_64_bits(store: Store) -> None:
+    numbers = [2**31, 2**53 + 1, 2**62 + 1]
+    await apply_all(store, *[put(record(n, accesses=v, previous=v)) for n, v in enumerate(numbers)])
+    stored = [await fetch_record(store, n) for n in range(3)]
+    assert [(s.accesses, s.previous) for s in stored] == [(v, v) for v in numbers]
+    if store.capabilities.filter:
+        for n, value in enumerate(numbers):
+            assert await query_ids(store, part=Eq("accesses", value)) == [key_of(n).id]
+    if store.capabilities.conditional:
+        await apply_all(store, *[Annotate(SAMPLES, key_of(n), 1, accessed_at=T0) for n in range(3)])
+        assert [(await fetch_record(store, n)).accesses for n in range(3)] == [v + 1 for v in numbers]
 
 
 @clause("content.exact")
