@@ -584,6 +584,24 @@ class EmbedderMismatch(ConfigError):
         self.configured = configured
 
 
+class EmbedderTimeout(MemoryTiersError):
+    """Raised if the embedder does not return in time. Nothing was stored.
+
+    `limit` is the time that it had. Try again later.
+    """
+
+    code = "embedder_timeout"
+
+    retryable = True
+
+    def __init__(self, limit: timedelta) -> None:
+        super().__init__(
+            f"the embedder did not return within {limit.total_seconds():g} s. Try again, check the model,"
+            " or raise durations.embedding"
+        )
+        self.limit = limit
+
+
 class FormatMismatch(ConfigError):
     """Raised if this version cannot use the format of a store.
 

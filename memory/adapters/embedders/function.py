@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,6 +10,7 @@ from typing import TypeAlias
 from memory.domain.errors import InvalidInput
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import pack_vector
+from memory.ports.threads import CallerThreads
 
 EmbedFunction: TypeAlias = Callable[
     [Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]
@@ -34,6 +34,7 @@ class FunctionEmbedder:
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._model = model or f"{getattr(function, '__module__', '?')}.{name}"
         self._dimensions: int | None = None
+        self._threads = CallerThreads()
 
     async def fingerprint(self) -> Fingerprint:
         if self._dimensions is None:
@@ -50,7 +51,7 @@ class FunctionEmbedder:
         if inspect.iscoroutinefunction(self._function):
             made = await self._function(texts)
         else:
-            made = await asyncio.to_thread(self._function, texts)
+            made = await self._threads.run(self._function, texts)
             if inspect.isawaitable(made):
                 made = await made
         if len(made) != len(texts):
