@@ -90,15 +90,22 @@ class NotFound(MemoryTiersError, LookupError):
     """Raised if the tenant has nothing live with this id.
 
     The error does not tell whether the id is unknown, of another tenant, deleted,
-    expired or retired. Check the id; `kind` says what it was looked up as.
+    expired or retired. Check the id; `kind` says what it was looked up as. Only a
+    handle that was open when its session expired tells so, by `expired_at`.
     """
 
     code = "not_found"
 
-    def __init__(self, entry_id: str, kind: str = "entry") -> None:
-        super().__init__(f"Memory {kind} not found: {entry_id}")
+    def __init__(self, entry_id: str, kind: str = "entry", *, expired_at: datetime | None = None) -> None:
+        since = (
+            ""
+            if expired_at is None
+            else f". It expired at {expired_at:%Y-%m-%d %H:%M:%S} UTC. Open it again to begin a new one"
+        )
+        super().__init__(f"Memory {kind} not found: {entry_id}{since}")
         self.entry_id = entry_id
         self.kind = kind
+        self.expired_at = expired_at
 
 
 class Forbidden(MemoryTiersError):
