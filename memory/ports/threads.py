@@ -34,6 +34,8 @@ class CallerThreads(Executor):
     Python waits for the threads of `asyncio.to_thread` when a loop or the process ends.
     A function of a caller that never returns would keep the process alive. Here nothing
     waits for it, and once its caller has given it up, another thread takes its place.
+
+    Its threads live as long as the process, so there should be few of these objects.
     """
 
     def __init__(self, most: int = MOST) -> None:

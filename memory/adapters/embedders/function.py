@@ -12,6 +12,9 @@ from memory.ports.embedder import Fingerprint
 from memory.ports.record import pack_vector
 from memory.ports.threads import CallerThreads
 
+_threads = CallerThreads()
+"""Shared by all embedders: their threads do not end."""
+
 EmbedFunction: TypeAlias = Callable[
     [Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]
 ]
@@ -34,7 +37,6 @@ class FunctionEmbedder:
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._model = model or f"{getattr(function, '__module__', '?')}.{name}"
         self._dimensions: int | None = None
-        self._threads = CallerThreads()
 
     async def fingerprint(self) -> Fingerprint:
         if self._dimensions is None:
@@ -51,7 +53,7 @@ class FunctionEmbedder:
         if inspect.iscoroutinefunction(self._function):
             made = await self._function(texts)
         else:
-            made = await self._threads.run(self._function, texts)
+            made = await _threads.run(self._function, texts)
             if inspect.isawaitable(made):
                 made = await made
         if len(made) != len(texts):
