@@ -25,7 +25,7 @@ from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Key, Record, Role
 from tests.acceptance.support import DAY, HOUR, Clock, stores_of
 from tests.support.backends import marks_of
-from tests.support.depth import FIRST_SEED, drawn
+from tests.support.depth import FIRST_SEED, beyond, drawn
 from tests.support.placings import STORIES, forget
 
 WRITES = ("apply", "delete_matching", "forget_partitions")
@@ -68,7 +68,7 @@ async def prepared(memory: Memory, clock: Clock) -> Given:
     given: dict[str, str] = {}
     for user, word in (("ada", SECRET), ("bob", KEPT)):
         scope, talk, large = f"user:{user}", f"talk-{user}", f"{word} " * (LARGE // len(word))
-        kind = {"expires_at": 20 * DAY, "type": "learning"} if user == "ada" else {}
+        kind: dict[str, Any] = {"expires_at": 20 * DAY, "type": "learning"} if user == "ada" else {}
         entry = await memory.write(f"{word} one", scope=scope, source=f"web-{user}", **kind)
         for number in range(3):
             await memory.update(entry.id, content=f"{word} again {number}")
@@ -167,6 +167,9 @@ DELETIONS: dict[str, Deletion] = {
     "what has expired": Deletion(lambda m, a: m.admin.sweep(), 22 * DAY),
     "what is old": Deletion(lambda m, a: m.admin.sweep(), 41 * DAY),
 }
+
+
+IN_CI = {"a session", "a large message", "an artifact", "a large document"}
 
 
 # -- cut off ---------------------------------------------------------------------------
@@ -282,7 +285,7 @@ async def repeat(
     return f"left {left}, lost {lost}, differs {compared.differs}" if left or lost or not compared.ok else ""
 
 
-@pytest.mark.parametrize("name", DELETIONS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=beyond(name, (), IN_CI)) for name in DELETIONS])
 async def test_a_deletion_cut_off_anywhere_leaves_nothing_that_its_repeat_does_not_find(
     name: str, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +299,7 @@ async def test_a_deletion_cut_off_anywhere_leaves_nothing_that_its_repeat_does_n
     await check_cuts(deletion, given, before, places, monkeypatch)
 
 
-@pytest.mark.parametrize("tier", NAMES)
+@pytest.mark.parametrize("tier", [pytest.param(name, marks=beyond(name, (), {"mid"})) for name in NAMES])
 async def test_a_repair_cut_off_anywhere_is_completed_by_its_repeat(
     tier: str, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
