@@ -169,7 +169,7 @@ DELETIONS: dict[str, Deletion] = {
 }
 
 
-IN_CI = {"a session", "a large message", "an artifact", "a large document"}
+IN_CI = {"a large message", "an artifact", "a large document"}
 
 
 # -- cut off ---------------------------------------------------------------------------
