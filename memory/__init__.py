@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import Conflict as Conflict
     from memory.domain.errors import CorruptRecord as CorruptRecord
     from memory.domain.errors import EmbedderMismatch as EmbedderMismatch
+    from memory.domain.errors import EmbedderTimeout as EmbedderTimeout
     from memory.domain.errors import Forbidden as Forbidden
     from memory.domain.errors import ForkedProcess as ForkedProcess
     from memory.domain.errors import FormatMismatch as FormatMismatch
@@ -156,6 +157,7 @@ _HOMES = {
         "TooMuchContention",
         "CorruptRecord",
         "EmbedderMismatch",
+        "EmbedderTimeout",
         "Forbidden",
         "ForkedProcess",
         "FormatMismatch",

@@ -90,15 +90,22 @@ class NotFound(MemoryTiersError, LookupError):
     """Raised if the tenant has nothing live with this id.
 
     The error does not tell whether the id is unknown, of another tenant, deleted,
-    expired or retired. Check the id; `kind` says what it was looked up as.
+    expired or retired. Check the id; `kind` says what it was looked up as. Only a
+    handle that was open when its session expired tells so, by `expired_at`.
     """
 
     code = "not_found"
 
-    def __init__(self, entry_id: str, kind: str = "entry") -> None:
-        super().__init__(f"Memory {kind} not found: {entry_id}")
+    def __init__(self, entry_id: str, kind: str = "entry", *, expired_at: datetime | None = None) -> None:
+        since = (
+            ""
+            if expired_at is None
+            else f". It expired at {expired_at:%Y-%m-%d %H:%M:%S} UTC. Open it again to begin a new one"
+        )
+        super().__init__(f"Memory {kind} not found: {entry_id}{since}")
         self.entry_id = entry_id
         self.kind = kind
+        self.expired_at = expired_at
 
 
 class Forbidden(MemoryTiersError):
@@ -582,6 +589,24 @@ class EmbedderMismatch(ConfigError):
         )
         self.stored = stored
         self.configured = configured
+
+
+class EmbedderTimeout(MemoryTiersError):
+    """Raised if the embedder does not return in time. Nothing was stored.
+
+    `limit` is the time that it had. Try again later.
+    """
+
+    code = "embedder_timeout"
+
+    retryable = True
+
+    def __init__(self, limit: timedelta) -> None:
+        super().__init__(
+            f"the embedder did not return within {limit.total_seconds():g} s. Try again, check the model,"
+            " or raise durations.embedding"
+        )
+        self.limit = limit
 
 
 class FormatMismatch(ConfigError):

@@ -40,6 +40,11 @@ class Question:
         """The content words for ranking, with names; of a long question the first."""
         return tuple(query_words(self.text)[:MOST_STEMS])
 
+    @cached_property
+    def has_content(self) -> bool:
+        """Whether it has a word that is no stopword."""
+        return _content(self.text) > 0
+
     @property
     def search_text(self) -> str:
         """The text whose words are searched in stores.

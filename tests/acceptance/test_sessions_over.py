@@ -57,8 +57,11 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
         session.runs.save("r1", child_id="c1"),
         session.end(),
     ):
-        with pytest.raises(NotFound, match="session not found: s1"):
+        with pytest.raises(
+            NotFound, match=r"session not found: s1\. It expired at 2126-.* UTC\. "
+        ) as refused:
             await write
+        assert refused.value.expired_at == until
     assert await memory.sessions.get("s1") is None
     assert await listed(memory) == ["s2"]
     again = await memory.sessions.create("s1")

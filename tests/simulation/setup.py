@@ -25,10 +25,11 @@ from tests.simulation.loop import seeded
 from tests.simulation.workload import Layout
 from tests.simulation.world import World
 
-SETTINGS = EngineSettings(batch=3, page=4, queued_records=4, copied_window=0)
+SETTINGS = EngineSettings(batch=3, page=4, queued_records=4, copied_window=0, embedding=timedelta(0))
 """As delivered, but for small pages, batches and queues, so that runs go through more
-than one and meet full ones; and without copies of windows, which have runs of their own
-(`tests.simulation.sessions.copies`).
+than one and meet full ones; without copies of windows, which have runs of their own
+(`tests.simulation.sessions.copies`); and without a limit for the embedder, whose timers
+would change what seeds draw.
 """
 
 RULES = (

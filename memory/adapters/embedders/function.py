@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,6 +10,10 @@ from typing import TypeAlias
 from memory.domain.errors import InvalidInput
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import pack_vector
+from memory.ports.threads import CallerThreads
+
+_threads = CallerThreads()
+"""Shared by all embedders: their threads do not end."""
 
 EmbedFunction: TypeAlias = Callable[
     [Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]
@@ -50,7 +53,7 @@ class FunctionEmbedder:
         if inspect.iscoroutinefunction(self._function):
             made = await self._function(texts)
         else:
-            made = await asyncio.to_thread(self._function, texts)
+            made = await _threads.run(self._function, texts)
             if inspect.isawaitable(made):
                 made = await made
         if len(made) != len(texts):

@@ -53,6 +53,10 @@ MOST_ENTRIES = 100
 """The maximum number of entries that one call of the add tool accepts."""
 NAMESPACE = "extraction"
 """The namespace of sessions that hold messages until every store has them."""
+CLOSES_WITHIN = timedelta(seconds=30)
+"""How long `close` waits for the stores, unless its caller says otherwise."""
+CANCELS_WITHIN = 1.0
+"""Seconds in which cancelled work must end. Then nothing waits for it any more."""
 KEPT = timedelta(days=7)
 """How long a fully delivered session of a dead process is kept."""
 
@@ -171,17 +175,50 @@ class MemoryManager(AsyncContext, LoopBound):
             ]
             self._tools = distinct([*self._own_tools, *more])
         if self._memory is not None:
-            self._run_behind(self._try_resume())
+            self._run_behind(self._try_resume(), "messages of earlier processes")
 
-    async def close(self) -> None:
+    async def close(self, *, within: timedelta = CLOSES_WITHIN) -> None:
         """Deliver pending messages to the stores, and wait for background writes.
 
-        The stores stay open: the caller owns them.
+        The stores stay open: the caller owns them. A store that hangs does not hold up
+        the others. Work that has not ended in time is cancelled, and a warning in the
+        log names it. Messages that a store did not get then wait in the session, and a
+        later manager delivers them. Without a session and a memory they are lost.
+
+        Args:
+            within: How long to wait at most.
         """
         self._check_process()
-        for recording in list(self._recordings.values()):
-            await recording.close()
-        await self._drain()
+        if not isinstance(within, timedelta) or within < timedelta(0):
+            raise InvalidInput("within", f"must be a timedelta of zero or more, not {within!r}")
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within.total_seconds()
+        closing = {loop.create_task(one.close()): one for one in list(self._recordings.values())}
+        try:
+            if closing:
+                await asyncio.wait(closing, timeout=within.total_seconds())
+            await self._drain(until)
+        finally:
+            late = [
+                f"run '{one.run_id}' to {_stores_in_words(one._busy_stores)}"
+                for task, one in closing.items()
+                if not task.done()
+            ]
+            late += [task.get_name() for task in self._behind]
+            left = [task for task in (*closing, *self._behind) if not task.done()]
+            for task in left:
+                task.cancel()
+        if left:
+            log.warning(
+                "the memory manager was closed, and this had not ended after %g s: %s. Messages that were not"
+                " delivered wait in their sessions",
+                within.total_seconds(),
+                "; ".join(late),
+            )
+            await asyncio.wait(left, timeout=CANCELS_WITHIN)
+        for task in closing:
+            if task.done() and not task.cancelled():
+                task.result()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -283,9 +320,11 @@ class MemoryManager(AsyncContext, LoopBound):
             await recording.flush()
         await self._drain()
 
-    async def _drain(self) -> None:
-        while self._behind:
-            await asyncio.wait(self._behind)
+    async def _drain(self, until: float | None = None) -> None:
+        """Wait for background work, at most until this time of the loop."""
+        loop = asyncio.get_running_loop()
+        while self._behind and (until is None or loop.time() < until):
+            await asyncio.wait(self._behind, timeout=None if until is None else until - loop.time())
 
     # -- learning from messages --------------------------------------------------------
 
@@ -695,18 +734,25 @@ class MemoryManager(AsyncContext, LoopBound):
             except Exception as error:  # noqa: BLE001 - no caller waits for it
                 log.warning("entries that a model added were not stored: %s", error)
 
-        self._run_behind(add_texts())
+        self._run_behind(add_texts(), f"texts to {_stores_in_words([store.name for store in stores])}")
 
-    def _run_behind(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work in the background; `flush` and `close` wait for it."""
+    def _run_behind(self, work: Coroutine[Any, Any, None], what: str = "a delivery") -> None:
+        """Run work in the background; `flush` and `close` wait for it.
+
+        `what` names it in a warning.
+        """
         try:
             self._check_process()
         except ForkedProcess:
             work.close()
             raise
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, name=what)
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
+
+
+def _stores_in_words(names: Sequence[str]) -> str:
+    return ", ".join(f"store '{name}'" for name in names) or "the memory"
 
 
 def _name(session: Session | None, run_id: str) -> _Name:

@@ -60,6 +60,15 @@ class Attachment:
         self._failures = 0
         self._waited = 0
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a delivery to the store is under way."""
+        return self._turn.locked()
+
+    @property
+    def store_name(self) -> str:
+        return self._store.name
+
     def fires(self) -> bool:
         """Count an ended turn and return whether a trigger asks for a save."""
         self._turns += 1
@@ -242,6 +251,11 @@ class Recording:
         for attachment in self._attachments:
             if attachment.fires():
                 self._behind(attachment.save())
+
+    @property
+    def _busy_stores(self) -> list[str]:
+        """The names of the stores to which a delivery is under way."""
+        return [one.store_name for one in self._attachments if one.is_busy]
 
     async def _is_of(self, session: Session | None) -> bool:
         """Return whether the recording is of this session.

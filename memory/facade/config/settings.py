@@ -262,6 +262,7 @@ class Durations(BaseModel):
     sweep_every: Interval = EngineSettings().sweep_every
     deadline: Duration = EngineSettings().deadline
     advice: Duration = EngineSettings().advice
+    embedding: Interval = EngineSettings().embedding
 
 
 class EmbedderSettings(BaseModel):

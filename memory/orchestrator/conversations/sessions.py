@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from memory.domain import ids
 from memory.domain.entry import expiry
@@ -359,13 +359,18 @@ class SessionRecords:
         until: Any = record.fields.get("hidden_from")
         return until is not None and until < self._placement.now()
 
-    def is_known_over(self, record: Record) -> bool:
-        """Return whether the session has expired, by this or the last record read here.
+    def known_expiry(self, record: Record) -> datetime | None:
+        """Return when the session has expired, by this or the last record read here.
 
-        Another handle of this process may have changed when the session expires.
+        None if it has not, as far as they say. Another handle of this process may have
+        changed when the session expires.
         """
         told = self._told.get(session_key(record.key.tenant, str(record.fields["session_id"])))
-        return self.is_over(record) or (told is not None and self.is_over(told[0]))
+        for one in (*([] if told is None else [told[0]]), record):
+            if self.is_over(one):
+                until: Any = one.fields["hidden_from"]
+                return cast("datetime", until)
+        return None
 
     def log(self, record: Record) -> Log:
         """Return the log of this record's session.

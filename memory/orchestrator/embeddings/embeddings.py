@@ -7,17 +7,19 @@ by meaning only compares vectors of its own embedder.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory.domain import ids
 from memory.domain.errors import (
     ConfigError,
     EmbedderMismatch,
+    EmbedderTimeout,
     InvalidInput,
     MemoryTiersError,
     StoreError,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from memory.policies.ranking.relevance import EmbedderScale
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Embeddings:
 
     def __init__(self, placement: Placement, embedder: Embedder | None) -> None:
         self._placement = placement
-        self._embedder = embedder
+        self._embedder = None if embedder is None else _TimedEmbedder(embedder, placement.settings.embedding)
         self._mine: Fingerprint | None = None
         self._scale: EmbedderScale | None = None
         self._noted: EmbedderNote | None = None
@@ -151,18 +155,22 @@ class Embeddings:
     async def of_query(self, text: str, mode: SearchMode, lacking: AnswerGaps) -> bytes | None:
         """Return the vector of a query; None if it has none.
 
-        Also None, with a note in the answer, if the embedder fails and words can answer
-        in its place.
+        Also None, with a note in the answer, if the embedder fails or is late, and
+        words can answer in its place. A query waits at most as long as for a store.
         """
+        if self._embedder is None or not text.strip():
+            return None
+        settings = self._placement.settings
         try:
-            return (await self.of_texts([text]))[0] if text.strip() else None
-        except MemoryTiersError:
-            raise  # the embedder returned no vectors
+            made = await self._embedder.embed([text], min(settings.deadline, settings.embedding))
+            return made[0] or None
         except Exception as error:
-            if mode == "semantic":
-                raise
+            is_late = isinstance(error, EmbedderTimeout)
+            if mode == "semantic" or (isinstance(error, MemoryTiersError) and not is_late):
+                raise  # words cannot answer, or the embedder returned no vectors
             log.warning("the embedder failed, and a search was answered by words alone", exc_info=error)
-            lacking.say(f"the embedder failed ({type(error).__name__}): the search was by words alone")
+            what = "did not return in time" if is_late else f"failed ({type(error).__name__})"
+            lacking.say(f"the embedder {what}: the search was by words alone")
             return None
 
     async def scale(self) -> EmbedderScale | None:
@@ -422,6 +430,38 @@ class Embeddings:
         return await self._placement.write_one(
             "embedder.note", store, Put(SETTINGS, record, AtVersion(over) if over else Absent())
         )
+
+
+class _TimedEmbedder:
+    """Calls an embedder, and gives up a call that does not return in time."""
+
+    def __init__(self, embedder: Embedder, limit: timedelta) -> None:
+        self._embedder = embedder
+        self._limit = limit
+
+    async def fingerprint(self) -> Fingerprint:
+        return await _within(self._limit, self._embedder.fingerprint())
+
+    async def embed(self, texts: Sequence[str], limit: timedelta | None = None) -> list[bytes]:
+        return await _within(self._limit if limit is None else limit, self._embedder.embed(texts))
+
+
+async def _within(limit: timedelta, call: Awaitable[T]) -> T:
+    """Return the result of a call of the embedder. A limit of zero is none.
+
+    Raises:
+        EmbedderTimeout: It did not return within the limit.
+    """
+    if not limit:
+        return await call
+    timer = asyncio.timeout(limit.total_seconds())
+    try:
+        async with timer:
+            return await call
+    except TimeoutError:
+        if not timer.expired():
+            raise  # the embedder's own
+        raise EmbedderTimeout(limit) from None
 
 
 def _fits(vector: bytes | None, model: Fingerprint | None) -> bool:

@@ -381,21 +381,17 @@ class Scratchpads:
         cleared and deleted, and its row would be before the cleared ones.
         """
         archive = self._placement.topology.archive
+        put = Put(SCRATCHPADS, row, Absent(), erases=not row.fields["bytes"])  # a full store takes a clearing
         try:
-            outcome = await self._placement.write_one(
-                "scratchpad.put", archive, Put(SCRATCHPADS, row, Absent())
-            )
+            outcome = await self._placement.write_one("scratchpad.put", archive, put)
         except StoreUnavailable:
-            outcome = await self._placement.write_one(
-                "scratchpad.put", archive, Put(SCRATCHPADS, row, Absent())
-            )
+            outcome = await self._placement.write_one("scratchpad.put", archive, put)
         if isinstance(gone := outcome.stored, Tombstone) and (await self._end(row.partition)).place < _number(
             row, "place"
         ):
             later = replace(row, version=max(row.version, gone.version + 1))
-            outcome = await self._placement.write_one(
-                "scratchpad.put", archive, Put(SCRATCHPADS, later, AtVersion(gone.version))
-            )
+            put = replace(put, record=later, when=AtVersion(gone.version))
+            outcome = await self._placement.write_one("scratchpad.put", archive, put)
         return outcome
 
     async def _end(self, partition: Partition, until: datetime | None = None) -> _ScratchpadTail:

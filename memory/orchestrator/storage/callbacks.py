@@ -7,6 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from memory.ports.threads import CallerThreads
+
+_threads = CallerThreads()
+
 
 async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function and return its result. A function that blocks runs in a thread.
@@ -19,7 +23,7 @@ async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     try:
         if is_async(function):
             return await function(*args, **kwargs)
-        made = await asyncio.to_thread(_run_in_thread, function, *args, **kwargs)
+        made = await _threads.run(_run_in_thread, function, *args, **kwargs)
         return await made if inspect.isawaitable(made) else made
     except asyncio.CancelledError as error:
         task = asyncio.current_task()

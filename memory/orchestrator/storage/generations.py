@@ -28,6 +28,7 @@ from memory.orchestrator.storage.collections import OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.rollback_detection import RollbackDetector, RolledBackStore
 from memory.orchestrator.storage.steps import step
+from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Ge, Gt, Lt, Query, within
 from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
@@ -258,7 +259,9 @@ class Generations:
     ) -> int:
         """Erase the records that are older than `before` and return their number.
 
-        The messages of an erased session are erased with it, later ones too.
+        If a session is erased, all its messages are, later ones too. The session's own
+        record is erased last: a repeat of an interrupted call finds by it that the rest
+        of its messages belong to an erased session.
 
         `version` is the version of the erasure. If the erasure is forgotten, it is a
         version that is not later, so that records born again after the erasure win over
@@ -266,13 +269,30 @@ class Generations:
         """
         behind, erased = Lt("generation", generation), 0
         older: Condition = And((behind, Lt("version", micros(before))))
-        for kind in self._placement.kinds.within(partition):
-            query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
-            found = await self._placement.delete_matching("erase.delete", store, query, version, self.carried)
-            if kind.heads and found:
+        kinds = self._placement.kinds.within(partition)
+        heads = [kind for kind in kinds if kind.heads]
+        for kind in heads:
+            if await self._has_any(store, kind.collection, partition, older):
                 older = behind  # the rest cannot be read without it
-            erased += found
+        for kind in (*(kind for kind in kinds if not kind.heads), *heads):
+            query = Query(kind.collection, within(partition), filter=older, roles=frozenset(Role))
+            erased += await self._placement.delete_matching(
+                "erase.delete", store, query, version, self.carried
+            )
         return erased
+
+    async def _has_any(
+        self, store: Store, collection: Collection, partition: Partition, asked: Condition
+    ) -> bool:
+        """Return whether a store has a record of the partition that matches.
+
+        A damaged record matches, as it does in a deletion.
+        """
+        query = Query(
+            collection, within(partition), asked, limit=1, roles=frozenset(Role), select=frozenset()
+        )
+        page = await self._placement.page("erase.find", store, query)
+        return bool(page.heads or page.corrupt)
 
     async def spare(self, store: Store, partition: Partition, generation: int, since: int) -> None:
         """Give the generation to all records that are not older than version `since`.

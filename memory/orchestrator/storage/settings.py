@@ -23,6 +23,8 @@ class EngineSettings:
         deadline: How long a read waits for a store, and how long a write retries while
             others write the same record.
         advice: How long a search waits for each answer of an advisor or reranker.
+        embedding: How long one call of the embedder may take; zero: any time. A search
+            waits for it at most as long as for a store.
         search_cache_bytes: How much memory the process uses for the vectors of stores
             without a vector index. Zero: none.
         consistency: When a write returns, unless the call says so itself. See
@@ -45,6 +47,7 @@ class EngineSettings:
     sweep_every: timedelta = timedelta(minutes=5)
     deadline: timedelta = timedelta(seconds=10)
     advice: timedelta = timedelta(seconds=10)
+    embedding: timedelta = timedelta(minutes=2)
     attempts: int = 16
     batch: int = 500
     page: int = 500

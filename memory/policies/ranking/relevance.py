@@ -3,8 +3,9 @@
 It is a logistic function of two measures. One is how far the cosine is above that of
 unrelated texts. The other is the share of the question's words, weighted by rarity, in
 the candidate and its neighbours. If the cosine alone, calibrated for semantic searches,
-gives more, it counts alone. Preferences and age do not count. The constants are fitted
-by `python -m bench relevance` (see `calibrated`).
+gives more, it counts alone. Words do not count if all of them are stopwords.
+Preferences and age do not count. The constants are fitted by `python -m bench
+relevance` (see `calibrated`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Evidence:
     """Whether it has a number in a conversation."""
     has_vector: npt.NDArray[np.bool_]
     """Whether there is a cosine: both the question and the candidate have a vector."""
+    has_content: bool = True
+    """Whether the question has a word that is no stopword. Otherwise words say nothing
+    about an answer: every text has them.
+    """
 
     def explain(self, row: int) -> dict[str, float]:
         """Return the evidence for a candidate."""
@@ -127,9 +132,8 @@ def relevance(
 def _of(evidence: Evidence, constants: Scores, baseline: float) -> Relevance:
     offset, semantic, lexical = constants
     above = (evidence.cosine + evidence.window_cosine) / 2 - baseline
-    return _make_relevance(
-        evidence, baseline, np.array([offset, semantic * above, lexical * evidence.lexical_share])
-    )
+    telling = evidence.lexical_share if evidence.has_content else np.zeros_like(above)
+    return _make_relevance(evidence, baseline, np.array([offset, semantic * above, lexical * telling]))
 
 
 def _make_relevance(evidence: Evidence, baseline: float, parts: Scores) -> Relevance:

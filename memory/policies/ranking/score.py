@@ -82,7 +82,7 @@ def score(question: Question, pool: CandidateColumns, near: bytes | None, now: d
     )
     share = np.where(with_others > 0, rare * sure, 0.0).sum(axis=1) / max(rare.sum(), 1e-9)
     numbered = np.array([number is not None for number in pool.fields["number_in_conversation"]], bool)
-    evidence = Evidence(cosine, window, share, numbered, _has_vector(pool, near))
+    evidence = Evidence(cosine, window, share, numbered, _has_vector(pool, near), question.has_content)
     return ScoredPool(np.maximum(total + terms["answers"], c.LEAST), evidence, terms)
 
 

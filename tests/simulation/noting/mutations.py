@@ -7,7 +7,7 @@ from tests.support.mutations import Mutation
 
 _WRITES = "__import__('memory.ports.writes').ports.writes"
 
-_PUT = 'await self._placement.write_one("scratchpad.put", archive, Put(SCRATCHPADS, row, Absent()))'
+_PUT = 'await self._placement.write_one("scratchpad.put", archive, put)'
 
 MUTATIONS: dict[str, Mutation] = {
     "the-cap-is-looked-at-before-the-append-only": Mutation(
@@ -44,7 +44,9 @@ MUTATIONS: dict[str, Mutation] = {
         scratchpads,
         "Scratchpads._at_its_place",
         f"    try:\n        outcome = {_PUT}\n",
-        "    try:\n        outcome = " + _PUT.replace("Absent()", f"{_WRITES}.Always()") + "\n",
+        "    try:\n        outcome = "
+        + _PUT.replace(", put)", f", replace(put, when={_WRITES}.Always()))")
+        + "\n",
     ),
     "who-is-slow-writes-where-a-clearing-deleted": Mutation(
         scratchpads,

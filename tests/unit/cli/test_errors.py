@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,6 +37,7 @@ JUDGED = [
     (errors.CorruptRecord("s", "r", "checksum"), 5, "corrupt_record"),
     (errors.ConfigError("no"), 4, "invalid_config"),
     (errors.EmbedderMismatch("s", "a", "b"), 4, "embedder_mismatch"),
+    (errors.EmbedderTimeout(timedelta(minutes=2)), 3, "embedder_timeout"),
     (FileNotFoundError(2, "No such file or directory", "x"), 2, "file"),
     (errors.NotOpen("memory"), 70, "not_open"),
     (ZeroDivisionError("division by zero"), 70, "internal"),

@@ -120,6 +120,7 @@ CODES = {
     "Conflict": "conflict",
     "CorruptRecord": "corrupt_record",
     "EmbedderMismatch": "embedder_mismatch",
+    "EmbedderTimeout": "embedder_timeout",
     "Forbidden": "forbidden",
     "ForkedProcess": "forked_process",
     "FormatMismatch": "format_mismatch",

@@ -197,6 +197,18 @@ def test_relevance_grows_with_the_cosine_and_with_the_words_and_the_best_evidenc
     )
 
 
+@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+def test_stopwords_alone_make_nothing_relevant(mode: str) -> None:
+    """Every text has them. A text that means the same is relevant by that."""
+    texts, near = ["what the fox did", "the"], pack_vector([1, 0]) if mode == "hybrid" else None
+    for asked in ("the", "What did the"):
+        question = read(asked)
+        pool = _pool(question, texts, [[1, 0], [0, 1]] if near else ())
+        first, second = _relevance(question, pool, near, mode=mode) or []
+        assert second < 0.05
+        assert (first > 0.9) == (mode == "hybrid")
+
+
 def test_relevance_counts_neither_preferences_nor_age() -> None:
     question = read("alpaca")
     pool = _pool(question, ["alpaca", "alpaca"], valid_from=[NOW, NOW - 900 * DAY], type=["user", "context"])

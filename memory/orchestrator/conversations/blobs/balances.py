@@ -163,7 +163,9 @@ class Balances:
         record = self._record(
             tenant, {"total": balance.total, "under_way": entries}, stands, owes=bool(entries)
         )
-        return (await self._try_put(record, AtVersion(stands) if stands else Absent()))[0]
+        returns_room = any(entry.leaves for entry in balance.under_way.values())
+        when = AtVersion(stands) if stands else Absent()
+        return (await self._try_put(record, when, returns_room=returns_room))[0]
 
     def _record(self, tenant: str, body: dict[str, JsonValue], stands: int, *, owes: bool) -> Record:
         now = self._placement.now()
@@ -179,13 +181,15 @@ class Balances:
         )
 
     async def _try_put(
-        self, record: Record, when: Absent | AtVersion | Newer
+        self, record: Record, when: Absent | AtVersion | Newer, *, returns_room: bool = False
     ) -> tuple[Record | None, Outcome]:
         """Put the record; return None in its place if another process was first.
 
-        A repeated put of the driver that meets its own record counts as applied.
+        A repeated put of the driver that meets its own record counts as applied. A full
+        store takes a balance that `returns_room`: it is a part of a deletion.
         """
-        put = Put(RESERVATIONS, record, when, settles=frozenset() if record.owed else frozenset({SETTLE}))
+        settles = frozenset() if record.owed else frozenset({SETTLE})
+        put = Put(RESERVATIONS, record, when, settles, erases=returns_room)
         outcome = await self._placement.write_one("artifacts.balance", self._store, put)
         raise_if_rejected(self._store, outcome)
         met = isinstance(outcome.stored, Record) and outcome.stored.body.get("nonce") == record.body["nonce"]

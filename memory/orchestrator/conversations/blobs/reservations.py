@@ -515,7 +515,9 @@ class Reservations:
         """
         put = self._hold_put(there)
         put = replace(
-            put, record=replace(put.record, fields={**there.fields, "bytes": min(left, bytes_of(there))})
+            put,
+            record=replace(put.record, fields={**there.fields, "bytes": min(left, bytes_of(there))}),
+            erases=True,  # a full store takes it: it returns room
         )
         outcome = await self._placement.write_one("artifacts.return", self._store, put)
         raise_if_rejected(self._store, outcome)

@@ -120,7 +120,10 @@ class Handle:
         return SessionDraft(self.id, user=self._user, agent=agent, namespace=namespace)
 
     async def _same_life(self) -> Record:
-        record = await self._sessions.record(self._log.life.tenant, self.id)
+        try:
+            record = await self._sessions.record(self._log.life.tenant, self.id)
+        except NotFound:
+            raise NotFound(self.id, "session", expired_at=self._sessions.known_expiry(self._record)) from None
         if record.body["incarnation"] != self._log.life.incarnation:
             raise NotFound(
                 self.id, "session"
@@ -137,7 +140,7 @@ class Handle:
 
         Nobody would read a later write.
         """
-        if self._sessions.is_known_over(self._record):
+        if self._sessions.known_expiry(self._record) is not None:
             self._record = await self._same_life()
 
     async def _window(self, asked: WindowExtent = _ALL) -> Window:

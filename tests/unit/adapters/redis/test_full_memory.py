@@ -39,10 +39,14 @@ async def _fill(memory: Memory) -> None:
         await memory.write(f"{n} " + "y" * 60_000, scope="user:filler")
 
 
+def _server(scheme: str) -> Server:
+    return redis_servers.cluster() if "cluster" in scheme else redis_servers.durable()
+
+
 @pytest_asyncio.fixture
 async def full(scheme: str, prefix: str) -> AsyncIterator[dict[str, Any]]:
     """The config of a memory in a server that takes nothing more."""
-    server = redis_servers.cluster() if "cluster" in scheme else redis_servers.durable()
+    server = _server(scheme)
     config = _config(server, scheme, prefix)
     async with Memory(config) as memory:
         for scope in ("user:ada", "user:bob", "user:eve"):
@@ -94,3 +98,33 @@ async def test_a_memory_opens_reads_and_makes_room_in_a_full_server(full: dict[s
             assert await memory.retrieve(scope) == []
         await memory.admin.erase_tenant()
         assert [entry async for entry in memory.entries.iterate()] == []
+
+
+async def test_what_is_stored_in_parts_is_deleted_in_a_server_far_over_its_limit(
+    scheme: str, prefix: str
+) -> None:
+    """What the deletions free does not bring the server below its limit."""
+    server, large = _server(scheme), "y" * 100_000
+    try:
+        async with Memory(_config(server, scheme, prefix), embedder="none") as memory:
+            session = memory.session("s", user="cleo")
+            await session.append({"role": "user", "content": large, "id": "m1"})
+            artifact = await memory.artifacts.put("s", "report.md", large.encode())
+            await memory.documents.put("user:cleo", "large", large * 4)
+            await memory.scratchpads.append(large)
+            redis_servers.limit(server.port, -redis_servers.used(server.port) // 2)
+            with pytest.raises(StoreFull):
+                await session.append({"role": "user", "content": "more"})
+            assert await session.erase("m1")
+            assert await memory.artifacts.delete(artifact.id)
+            assert await memory.documents.delete("user:cleo", "large")
+            assert await memory.scratchpads.clear()
+            swept = await memory.admin.sweep()
+            assert (swept.ran, swept.still_owed) == (True, 0)
+            assert (await memory.admin.stats()).pending_steps == 0
+            assert not await memory.scratchpads.clear()
+            redis_servers.limit(server.port, None)
+            assert (await memory.admin.compare()).ok
+    finally:
+        redis_servers.limit(server.port, None)
+        redis_servers.emptied(server.port)

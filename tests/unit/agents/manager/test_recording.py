@@ -5,13 +5,14 @@ to them (E65, E72, E78, E81).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from memory import Memory, MemoryManager, Message, NamedStore, Session
+from memory import InvalidInput, Memory, MemoryManager, Message, NamedStore, Session
 from memory.agents.manager import EveryNTurns, Extraction
 from memory.agents.manager.manager import KEPT
 from memory.agents.manager.recording import Recording
@@ -21,6 +22,7 @@ from memory.domain.session import SessionInfo
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.tasks.runs import Runs
 from tests.acceptance.support import Clock
+from tests.simulation.loop import SimulatedLoop, run
 
 pytestmark = pytest.mark.backend("in_memory")
 SELDOM = Extraction(EveryNTurns(1_000))
@@ -588,3 +590,38 @@ async def test_what_was_said_and_could_not_be_noted_is_given_again_and_said_once
         await recording.add([user(text) for text in said])
     assert await recording.close()
     assert store.heard == ["one", "two", "two", "two"]
+
+
+def test_a_close_does_not_wait_for_ever_for_a_store_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    """The warning names the store and the run. The others are served, and a later
+    manager delivers what the store did not get.
+    """
+
+    async def scenario() -> tuple[list[str], list[str], list[str]]:
+        hangs, well = Heard(), Heard()
+        options: dict[str, Any] = {"embedder": "none", "accept_loss": True, "durations": {"sweep_every": 0}}
+        async with Memory("memory://", **options) as memory:
+            manager = managing(memory, hangs, well)
+            for name in ("s1", "s2"):
+                await (await manager.record(memory.session(name))).add(user(f"hello from {name}"))
+            hangs.may_go_on.clear()
+            await manager.close()
+            before = list(hangs.heard)
+            hangs.may_go_on.set()
+            async with managing(memory, hangs, well) as later:
+                await later.resume()
+        return before, sorted(hangs.heard), sorted(well.heard)
+
+    with caplog.at_level(logging.WARNING):
+        before, late, in_time = run(SimulatedLoop(1), scenario())
+    for said in ("run 's1'", "run 's2'", "store 's0'", "after 30 s"):
+        assert said in caplog.text
+    assert "store 's1'" not in caplog.text
+    assert before == []
+    assert late == in_time == ["hello from s1", "hello from s2"], "each once"
+
+
+async def test_a_close_refuses_what_is_no_length_of_time(memory: Memory) -> None:
+    for wrong in (5, timedelta(seconds=-1)):
+        with pytest.raises(InvalidInput, match="within"):
+            await managing(memory, Heard()).close(within=wrong)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -162,6 +163,19 @@ async def test_who_waits_for_writes_is_told_how_many_failed_and_why() -> None:
     with pytest.raises(StoreAddFailure, match="failed to add 1 of 1 entries: 'a': inside") as failed:
         await manager.dispatch("add_memory", {"entries": ["tea"]})
     assert [type(cause) for cause in failed.value.causes] == [OSError]
+
+
+async def test_a_close_names_the_background_writes_that_it_gives_up(caplog: pytest.LogCaptureFixture) -> None:
+    hangs = Kept()
+    hangs.may_go_on.clear()
+    manager = MemoryManager([named(hangs, writable=True)], add_tool=AddTool(wait_for_writes=False))
+    await manager.dispatch("add_memory", {"entries": ["tea"]})
+    with caplog.at_level(logging.WARNING):
+        await asyncio.wait_for(manager.close(within=timedelta(milliseconds=50)), 60)
+    assert "texts to store 'personal'" in caplog.text
+    hangs.may_go_on.set()
+    await manager.close()
+    assert hangs.added == []
 
 
 @pytest.mark.behaviour("E39")
