@@ -34,6 +34,7 @@ from memory.domain.corrections import did_you_mean, setting_hint
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.filter_parsing import parse_path
 from memory.domain.filters import JSON
+from memory.domain.model_errors import explain_error
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
 from memory.facade.config.mcp import McpSection
@@ -732,15 +733,9 @@ def _to_bad_setting(exc: ValidationError) -> BadSetting:
             f"there is no setting '{name}' {where}{setting_hint(name, known, parent)} (known:"
             f" {', '.join(known)})",
         )
-    if first["type"] == "missing":
-        return BadSetting(path, "is missing")
-    if first["type"] in ("tuple_type", "list_type"):
-        return BadSetting(path, "must be a list")
-    if first["type"] == "dict_type":
-        return BadSetting(path, "must be a table")
     if first["type"] == "model_type":
         return BadSetting(path, f"must be a table of settings: {', '.join(_settings_under(first['loc']))}")
-    return BadSetting(path, first["msg"].removeprefix("Value error, "))
+    return BadSetting(path, explain_error(first, an_object="a table"))
 
 
 def _settings_under(location: tuple[int | str, ...]) -> list[str]:

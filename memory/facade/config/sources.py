@@ -192,6 +192,7 @@ def _constant_origin(origin: str) -> Origin:
 def _environment(environ: Mapping[str, str]) -> Layer:
     tree: Tree = {}
     names: dict[str, str] = {}
+    _refuse_single_underscores(environ)
     for variable in sorted(name for name in environ if name.upper().startswith(PREFIX)):
         parts = variable[len(PREFIX) :].lower().split("__")
         if not all(parts):
@@ -214,6 +215,27 @@ def _environment(environ: Mapping[str, str]) -> Layer:
             "environment",
         ),
     )
+
+
+def _refuse_single_underscores(environ: Mapping[str, str]) -> None:
+    """Refuse variables such as `MEMORY_TENANT`, which would set nothing.
+
+    Raises:
+        ConfigError: The error has the right name.
+    """
+    start = PREFIX.removesuffix("_")
+    given = [one for one in environ if one.upper().startswith(start) and not one.upper().startswith(PREFIX)]
+    if given == [POINTER] or not given:
+        return
+    from memory.facade.config.settings import MemoryConfig
+
+    for variable in sorted(given):
+        rest = variable[len(start) :]
+        if rest.lower().partition("__")[0] in MemoryConfig.model_fields:
+            raise ConfigError(
+                f"{variable}: sets nothing, because one underscore is missing. Write {PREFIX}{rest}, or unset"
+                " it"
+            )
 
 
 def _read_variable(variable: str, value: str) -> Any:
