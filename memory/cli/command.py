@@ -262,6 +262,11 @@ def _what_now(cli: Cli, exc: Exception) -> str:
 
 
 def _message(exc: Exception) -> str:
+    from memory.domain.errors import InvalidInput
+    from memory.domain.model_errors import in_json_words
+
+    if isinstance(exc, InvalidInput):
+        exc = in_json_words(exc)
     text = (
         f"{exc.filename}: {exc.strerror}"
         if isinstance(exc, OSError) and exc.filename and exc.strerror

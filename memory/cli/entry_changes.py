@@ -86,6 +86,7 @@ async def update(
     given stay as they are.
     """
     from memory.cli import rendering
+    from memory.domain.errors import InvalidInput
 
     changes = drop_none(
         content=None if content is None else read_text(content),
@@ -99,6 +100,8 @@ async def update(
         expected_version=expected_version,
     )
     changes |= drop_none(expires_at=expiry("expires", expires))
+    if changes.keys() <= {"expected_version"}:
+        raise InvalidInput("update", "would change nothing. Pass a new value, such as --content TEXT")
     async with cli.memory() as memory:
         entry = await memory.update(await id_of(memory, entry_id), **changes)
         numbers = await numbers_of(cli, memory, [entry.id])

@@ -719,7 +719,9 @@ def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
 
 def _to_bad_setting(exc: ValidationError) -> BadSetting:
     """Convert the first pydantic error to a `BadSetting`, without the given value."""
-    first = exc.errors(include_url=False, include_input=False)[0]
+    errors = exc.errors(include_url=False, include_input=False)
+    unknown = (one for one in errors if one["type"] == "extra_forbidden")
+    first = next(unknown, errors[0])  # a misspelt setting is often missing too
     path = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
     parent, _, name = path.rpartition(".")
     refused = first.get("ctx", {}).get("error")

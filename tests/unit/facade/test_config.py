@@ -90,6 +90,10 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ),
         ({"stores": {"a": {}}}, "stores.a.url: is missing"),
         (
+            {"stores": {"a": {"urls": "memory://"}}},
+            "there is no setting 'urls' in [stores.a]; did you mean 'url'?",
+        ),
+        (
             {"stores": {"a": "memory://"}},
             "stores.a: must be a table of settings: timeout, retry, breaker, url",
         ),
