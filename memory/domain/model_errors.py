@@ -58,6 +58,7 @@ _JSON_TYPES: Final[Mapping[str, str]] = {
 }
 _PYTHON_TYPE: Final = re.compile(rf"\bnot ({'|'.join(_JSON_TYPES)})\b")
 _ANY_OBJECT: Final = re.compile(r"\ba dict, a dataclass or a pydantic model\b")
+_KEYWORD: Final = re.compile(r"\b([a-z_]+)=(?=[\s,.;)]|$)")
 _MISSING_PARTS: Final = ("missing", "extra_forbidden")
 UNKNOWN_FIELD: Final = "unknown_field"
 """The type of an error whose context has the name of the field, and the message."""
@@ -131,11 +132,15 @@ def explain_error(error: Details, *, an_object: str = _OBJECT) -> str:
 
 
 def in_json_words(error: InvalidInput) -> InvalidInput:
-    """Return an error of the library with the names that JSON has for its types."""
+    """Return an error of the library as a caller needs it who writes no Python.
+
+    Types have the names of JSON, and arguments no equals sign.
+    """
     if type(error) is not InvalidInput:
         return error
     problem = _ANY_OBJECT.sub(_OBJECT, error.problem)
     problem = _PYTHON_TYPE.sub(lambda found: f"not {_JSON_TYPES[found[1]]}", problem)
+    problem = _KEYWORD.sub(r"\1", problem)
     return InvalidInput(error.field, problem)
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from memory.domain.model_errors import explain_error, explain_errors, show_value
+from memory.domain.errors import InvalidInput, WrongArguments
+from memory.domain.model_errors import explain_error, explain_errors, in_json_words, show_value
 
 
 class Part(BaseModel):
@@ -82,3 +83,21 @@ def test_a_body_that_is_no_object_and_a_table_are_named_so() -> None:
     [problem] = explain_errors(errors_of([1]), [1], show=show_value)
     assert (problem.field, problem.message) == ("", "must be an object, not [1]")
     assert explain_error(errors_of({"extra": 1})[0], an_object="a table") == "must be a table"
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        ("must be text, not NoneType", "must be text, not null"),
+        ("must be a dict, a dataclass or a pydantic model, not list", "must be an object, not a list"),
+        ("needs a key. Pass the key= of the entry", "needs a key. Pass the key of the entry"),
+        ("pass first= or speaker=.", "pass first or speaker."),
+        ("is 'a=b', not a moment", "is 'a=b', not a moment"),
+        ("must not be a string", "must not be a string"),
+    ],
+)
+def test_errors_for_callers_of_other_languages_have_no_words_of_python(problem: str, told: str) -> None:
+    shown = in_json_words(InvalidInput("field", problem))
+    assert (shown.field, shown.problem) == ("field", told)
+    with_names = WrongArguments("field", problem)
+    assert in_json_words(with_names) is with_names
