@@ -34,7 +34,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "time_delta": "a length of time, such as 30s",
     "json": "JSON text",
 }
-"""What is accepted, by the first part of an error's type."""
+"""The accepted values, by the first part of an error's type."""
 _LIMITS: Final[Mapping[str, tuple[str, str]]] = {
     "greater_than": ("gt", "above"),
     "greater_than_equal": ("ge", "at least"),
@@ -70,7 +70,7 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True)
 class ModelProblem:
-    """What is wrong with one field."""
+    """The problem of one field."""
 
     place: Place
     message: str
