@@ -39,7 +39,7 @@ from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
 from memory.facade.config.mcp import McpSection
 from memory.facade.config.server import ServerSettings
-from memory.facade.config.sources import DATABASE_SUFFIXES, Layer, gather_settings
+from memory.facade.config.sources import DATABASE_SUFFIXES, Layer, check_variables, gather_settings
 from memory.facade.config.values import (
     HIDDEN,
     Duration,
@@ -684,6 +684,8 @@ def load(
 
     Tests pass `environ` and `folder` to replace those of the process.
     """
+    if not isinstance(source, MemoryConfig):
+        check_variables(MemoryConfig.model_fields, environ)
     first = _as_layer(source) if isinstance(source, MemoryConfig) else source
     given = {  # None means omitted, but not where the name is wrong
         name: value

@@ -25,7 +25,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -192,7 +192,6 @@ def _constant_origin(origin: str) -> Origin:
 def _environment(environ: Mapping[str, str]) -> Layer:
     tree: Tree = {}
     names: dict[str, str] = {}
-    _refuse_single_underscores(environ)
     for variable in sorted(name for name in environ if name.upper().startswith(PREFIX)):
         parts = variable[len(PREFIX) :].lower().split("__")
         if not all(parts):
@@ -217,21 +216,25 @@ def _environment(environ: Mapping[str, str]) -> Layer:
     )
 
 
-def _refuse_single_underscores(environ: Mapping[str, str]) -> None:
+def check_variables(names: Collection[str], environ: Mapping[str, str] | None = None) -> None:
     """Refuse variables such as `MEMORY_TENANT`, which would set nothing.
+
+    Args:
+        names: The names of all settings at the top.
+        environ: The environment; that of the process by default.
 
     Raises:
         ConfigError: The error has the right name.
     """
     start = PREFIX.removesuffix("_")
-    given = [one for one in environ if one.upper().startswith(start) and not one.upper().startswith(PREFIX)]
-    if given == [POINTER] or not given:
-        return
-    from memory.facade.config.settings import MemoryConfig
-
-    for variable in sorted(given):
+    for variable in sorted(os.environ if environ is None else environ):
+        name = variable.upper()
         rest = variable[len(start) :]
-        if rest.lower().partition("__")[0] in MemoryConfig.model_fields:
+        if (
+            name.startswith(start)
+            and not name.startswith(PREFIX)
+            and rest.lower().partition("__")[0] in names
+        ):
             raise ConfigError(
                 f"{variable}: sets nothing, because one underscore is missing. Write {PREFIX}{rest}, or unset"
                 " it"
