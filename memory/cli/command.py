@@ -9,9 +9,9 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, TypeVar
 
 import typer
 
@@ -108,6 +108,21 @@ class Cli:
             write_json(data)
         else:
             show(self.out)
+
+
+T = TypeVar("T")
+
+
+async def for_each(cli: Cli, ids: Sequence[str], call: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+    """Call with each id, and return the results by id.
+
+    If a call fails, or the user interrupts, the error says which ids are done.
+    """
+    found = dict[str, T]()
+    for one in ids:
+        found[one] = await call(one)
+        cli.kept[:] = [f"{len(found)} of {len(ids)} ids are done: {', '.join(found)}"]
+    return found
 
 
 Command = Callable[Concatenate[Cli, ...], int | Awaitable[int | None] | None]
@@ -232,11 +247,11 @@ def fail(cli: Cli, exc: Exception) -> int:
 
 
 def _what_now(cli: Cli, exc: Exception) -> str:
-    """Return how much was stored when a store failed, and advice for the user."""
+    """Return how much was done before the error, and advice for the user."""
     from memory.domain.errors import StoreError, StoreFull
 
     if not isinstance(exc, StoreError):
-        return ""
+        return "".join(f"; {part}" for part in cli.kept[-1:])
     kept = cli.kept[-1:] or (["nothing of this call was stored"] if isinstance(exc, StoreFull) else [])
     advice = (
         ["free some space (`memory forget`, then `memory vacuum`) and run the command again"]
@@ -247,6 +262,11 @@ def _what_now(cli: Cli, exc: Exception) -> str:
 
 
 def _message(exc: Exception) -> str:
+    from memory.domain.errors import InvalidInput
+    from memory.domain.model_errors import in_json_words
+
+    if isinstance(exc, InvalidInput):
+        exc = in_json_words(exc)
     text = (
         f"{exc.filename}: {exc.strerror}"
         if isinstance(exc, OSError) and exc.filename and exc.strerror

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memory.cli.command import Cli, add_commands
+from memory.cli.command import Cli, add_commands, for_each
 from memory.cli.keys import revoke_keys_of_tenant
 from memory.cli.options import (
     AsOfOption,
@@ -30,6 +30,7 @@ from memory.cli.options import (
     json_object,
     json_value,
     moment,
+    read_text,
 )
 from memory.cli.short_ids import id_of, ids_of, numbers_of
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from memory.domain.entry import Entry
     from memory.domain.scope import Scope, Subtree
     from memory.domain.session import DeletedEntry
     from memory.orchestrator.entries.browsing import EntryPage
@@ -158,7 +160,7 @@ async def write(
     from memory import ABSENT
     from memory.cli import rendering
 
-    text = sys.stdin.read() if content == "-" else content
+    text = read_text(content)
     options = drop_none(
         type=kind,
         title=title,
@@ -493,10 +495,11 @@ async def promote(
         entry_ids = await ids_of(memory, entry_ids)
         if to is not None:
             target = Scope.parse(to)
-            copies = [
-                await memory.promote(entry_id, target, delete_original=delete_original)
-                for entry_id in entry_ids
-            ]
+
+            async def copy(entry_id: str) -> Entry:
+                return await memory.promote(entry_id, target, delete_original=delete_original)
+
+            copies = list((await for_each(cli, entry_ids, copy)).values())
             rows = [
                 [f"{copy.promoted_from_id}\n→ {copy.id}", copy.scope.text, rendering.tier(copy.tier)]
                 for copy in copies
@@ -580,7 +583,7 @@ async def forget(
 
 async def _forget_entries(cli: Cli, entry_ids: list[str]) -> int:
     async with cli.memory() as memory:
-        gone = {entry_id: await memory.delete(entry_id) for entry_id in await ids_of(memory, entry_ids)}
+        gone = await for_each(cli, await ids_of(memory, entry_ids), memory.delete)
     lines = [f"{entry_id}  {_deletion_text(deleted)}" for entry_id, deleted in gone.items()]
     data = {"deleted": [i for i, d in gone.items() if d], "not_found": [i for i, d in gone.items() if not d]}
     kept = {entry_id: list(deleted.kept) for entry_id, deleted in gone.items() if deleted.kept}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, add_commands, is_utf8
+from memory.cli.command import Cli, add_commands, for_each, is_utf8
 from memory.cli.options import (
     DataOption,
     EntryId,
@@ -23,6 +23,7 @@ from memory.cli.options import (
     json_object,
     json_value,
     moment,
+    read_text,
 )
 from memory.cli.short_ids import id_of, ids_of, numbers_of
 
@@ -52,7 +53,9 @@ def register(app: typer.Typer) -> None:
 async def update(
     cli: Cli,
     entry_id: EntryId,
-    content: Annotated[str | None, typer.Option(metavar="TEXT", help="The new text.")] = None,
+    content: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The new text; - reads standard input.")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="The new title.")] = None,
     kind: Annotated[
         str | None,
@@ -83,9 +86,10 @@ async def update(
     given stay as they are.
     """
     from memory.cli import rendering
+    from memory.domain.errors import InvalidInput
 
     changes = drop_none(
-        content=content,
+        content=None if content is None else read_text(content),
         title=title,
         type=kind,
         source=source,
@@ -96,6 +100,8 @@ async def update(
         expected_version=expected_version,
     )
     changes |= drop_none(expires_at=expiry("expires", expires))
+    if changes.keys() <= {"expected_version"}:
+        raise InvalidInput("update", "would change nothing. Pass a new value, such as --content TEXT")
     async with cli.memory() as memory:
         entry = await memory.update(await id_of(memory, entry_id), **changes)
         numbers = await numbers_of(cli, memory, [entry.id])
@@ -116,11 +122,13 @@ async def invalidate(
 
     They stay readable with --as-of. Exits with 1 if an entry is not active.
     """
+    end = moment("when", when)
     async with cli.memory() as memory:
-        ended = {
-            one: await memory.entries.invalidate(one, moment("when", when))
-            for one in await ids_of(memory, entry_ids)
-        }
+        ended = await for_each(
+            cli,
+            await ids_of(memory, entry_ids),
+            lambda one: memory.entries.invalidate(one, end),
+        )
     lines = [
         f"{entry_id}  {'ended' if done else 'not found, or already ended'}"
         for entry_id, done in ended.items()

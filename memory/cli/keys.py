@@ -133,9 +133,11 @@ async def server_memory(cli: Cli) -> AsyncIterator[Memory]:
     require_extra()
     from memory.facade.config.settings import MemoryConfig
     from memory.facade.memory import Memory
+    from memory.facade.runtime.store_paths import check_stores_used
     from memory.server.identity.key_store import require_durable
 
     config = cli.settings()
+    check_stores_used(config)
     mid = config.tiers.mid
     alone = MemoryConfig.load(
         config,

@@ -97,4 +97,7 @@ async def export(
     if output is not None:
         said = f"{output}: {len(lines)} lines exported"
         cli.emit({"file": str(output), "exported": len(lines)}, lambda out: out.print(said, markup=False))
-    return 0 if lines else 1
+    if not lines:
+        cli.say("nothing to export")
+        return 1
+    return 0

@@ -55,6 +55,10 @@ GUESSES = {
     "health check status info": "doctor",
     "server http run start": "serve",
     "migrate upgrade": "doctor",
+    "sessions conversation conversations chats messages": "session",
+    "scope user users": "scopes",
+    "key token tokens": "keys",
+    "help": "--help",
     "version": "--version",
 }
 """Commands that users guess, and the right word."""
@@ -175,6 +179,11 @@ def _wrong_usage(exc: Any) -> int:
     if type(exc).__name__ == "NoArgsIsHelpError" and not _asks_json():
         exc.show()
         return USAGE
+    if type(exc.__cause__).__name__ == "ValidationError":  # the sentence of pydantic
+        from memory.domain.model_errors import explain_errors, show_value
+
+        [problem] = explain_errors(exc.__cause__.errors(include_url=False)[:1], show=show_value)
+        exc.message = problem.message
     command_path = exc.ctx.command_path if exc.ctx is not None else "memory"
     message = f"{exc.format_message()} (try: {command_path} --help)"
     return _end(USAGE, "usage", message)

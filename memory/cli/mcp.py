@@ -23,7 +23,10 @@ async def mcp(
             "--scope",
             "-s",
             metavar="SCOPE",
-            help="A scope that callers see, user:default by default. Repeat the option for more.",
+            help=(
+                "A scope whose entries callers see and may change, user:default by default. Repeat the"
+                " option for more."
+            ),
         ),
     ] = None,
     write_scope: Annotated[

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memory.cli.command import Cli, add_commands
-from memory.cli.options import ScopeOption, drop_none
+from memory.cli.options import ScopeOption, drop_none, read_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +55,7 @@ async def mem(
     """
     from memory.cli import rendering
 
-    asked = sys.stdin.read() if text == "-" else text
+    asked = read_text(text)
     within = "tenant" if reads == ["tenant"] else reads
     async with cli.memory() as memory:
         found = await memory.commands.run(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -92,9 +94,47 @@ OutputOption = Annotated[
 ]
 
 
-def open_output(output: Path | None) -> AbstractContextManager[TextIO]:
-    """Open the new file that `OutputOption` names, or standard output."""
-    return nullcontext(sys.stdout) if output is None else output.open("x", encoding="utf-8")
+@contextmanager
+def open_output(output: Path | None) -> Iterator[TextIO]:
+    """Open the new file that `OutputOption` names, or standard output.
+
+    The file gets its name once it is complete. A command that ends early leaves none.
+    """
+    if output is None:
+        yield sys.stdout
+        return
+    from memory.domain.errors import InvalidInput
+
+    if not output.parent.is_dir():
+        raise InvalidInput("--output", f"there is no folder {str(output.parent)!r}. Create it first")
+    if output.exists():
+        raise InvalidInput("--output", f"{str(output)!r} exists. Name a new file, or delete this one first")
+    partial = output.with_name(f".{output.name[:200]}.{os.getpid()}.part")
+    try:
+        with partial.open("x", encoding="utf-8") as stream:
+            yield stream
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read_text(text: str) -> str:
+    """Return the text of an argument: for `-`, what standard input holds.
+
+    Raises:
+        InvalidInput: Standard input is no text of its encoding.
+    """
+    if text != "-":
+        return text
+    from memory.domain.errors import InvalidInput
+
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as exc:
+        raise InvalidInput(
+            "-",
+            f"standard input is not {exc.encoding} (byte {exc.start}). Convert it first, or set PYTHONUTF8=1",
+        ) from None
 
 
 CursorOption = Annotated[

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from memory.cli.command import Cli, add_group
+from memory.cli.options import read_text
 
 Agent = Annotated[
     str | None,
@@ -50,8 +50,9 @@ async def append(
     """Append a text to a scratchpad, under a header with the time."""
     from memory.cli import rendering as shown
 
+    appended = read_text(text)
     async with cli.memory() as memory:
-        size = await memory.scratchpads.append(sys.stdin.read() if text == "-" else text, agent)
+        size = await memory.scratchpads.append(appended, agent)
     cli.emit(
         {"agent": agent, "size": size},
         lambda out: out.print(shown.plain(f"The scratchpad holds {size:,} bytes now.")),

@@ -121,7 +121,12 @@ async def doctor(
     from memory.facade.reports import examine
     from memory.facade.route_report import meaning_by_tier, messages_by_meaning, rules_by_kind
     from memory.facade.runtime.build import build_engine
-    from memory.facade.runtime.store_paths import not_there_yet, on_the_default_file, path_of
+    from memory.facade.runtime.store_paths import (
+        check_stores_used,
+        not_there_yet,
+        on_the_default_file,
+        path_of,
+    )
     from memory.ports.clock import system_clock
 
     if forget_store is not None:
@@ -132,6 +137,7 @@ async def doctor(
     file = sorted(
         {origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin}
     )
+    check_stores_used(config)
     engine = build_engine(config, embedder=None, clock=system_clock, prepared=False)
     with progress(cli, "comparing the stores") as told:
         found = await examine(

@@ -246,4 +246,7 @@ async def export(
             },
             lambda out: out.print(said, markup=False, soft_wrap=True),
         )
-    return 0 if entries or sessions else 1
+    if not (entries or sessions):
+        cli.say("nothing to export")
+        return 1
+    return 0

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from memory.domain.corrections import unknown_arguments, value_hint
 from memory.domain.errors import InvalidInput
+from memory.domain.model_errors import explain_error, path_text
 from memory.domain.time import EPOCH, moment
 
 Choice = TypeVar("Choice", bound=str)
@@ -454,7 +455,7 @@ def time(field: str, value: object) -> datetime:
         kind = value[PLACEHOLDER] if is_placeholder else type(value).__name__  # type: ignore[index]
         raise InvalidInput(field, f"must be a moment in time, not {kind}: {_MOMENTS}")
     if value.utcoffset() is None:
-        raise InvalidInput(field, "is a naive datetime; give it a time zone")
+        raise InvalidInput(field, "has no time zone. Add one, as in 2026-01-31T09:30:00Z")
     try:
         return value.astimezone(UTC)
     except OverflowError as exc:
@@ -603,5 +604,4 @@ def _to_invalid_input(model: type[BaseModel], exc: ValidationError) -> InvalidIn
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, InvalidInput):
         return cause
-    field = ".".join(str(part) for part in first["loc"]) or model.__name__
-    return InvalidInput(field, str(first["msg"]))
+    return InvalidInput(path_text(first["loc"]) or model.__name__, explain_error(first))

@@ -14,6 +14,7 @@ from memory.domain.corrections import unknown_arguments, unknown_keys
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.message import CHANGEABLE, Message
+from memory.domain.model_errors import explain_error
 from memory.domain.scope import Scope, ScopeKind, Subtree, is_scope_text, is_subtree_text
 from memory.domain.shapes import import_message
 from memory.domain.versions import check_expected
@@ -158,7 +159,7 @@ def length(field: str, value: object) -> timedelta:
     try:
         return _LENGTH.validate_python(value)
     except ValidationError as error:
-        raise InvalidInput(field, str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+        raise InvalidInput(field, explain_error(error.errors()[0])) from None
 
 
 def stages_of(rerank: object) -> int:

@@ -65,7 +65,7 @@ from memory.facade.runtime.build import (
 from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.facade.runtime.own_loop import OWN, LoopBound
 from memory.facade.runtime.request_ids import request_about
-from memory.facade.runtime.store_paths import on_the_default_file
+from memory.facade.runtime.store_paths import check_stores_used, on_the_default_file
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.scoped import ScopedMemory
 from memory.facade.search_options import (
@@ -239,6 +239,7 @@ class Memory(AsyncContext, LoopBound):
             settings["tenant"] = tenant
         given = MemoryConfig.load(config, **settings)
         check_adapters(given)
+        check_stores_used(given)
         embeds = None if embedder is None or isinstance(embedder, str | Mapping) else as_embedder(embedder)
         counts = (
             None if token_counter is None or isinstance(token_counter, str) else as_counter(token_counter)

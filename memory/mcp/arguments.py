@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from memory.commands.escape import excerpt_line
 from memory.domain.corrections import meant_name
 from memory.domain.errors import WrongArguments
+from memory.domain.model_errors import UNKNOWN, ModelProblem, explain_errors
 
 _SHOWN_BYTES = 60
 """The largest part of a wrong value that an error repeats."""
@@ -70,8 +71,8 @@ def check_arguments(tool: str, kind: type[A], given: Mapping[str, Any], example:
     try:
         checked = kind.model_validate(read)
     except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False)[:_MOST_PROBLEMS]
-        problems += [_explain(one) for one in wrong]
+        wrong = explain_errors(error.errors(include_url=False), read, show=_show)
+        problems += [_explain(kind, one) for one in wrong]
     if problems or checked is None:
         raise WrongArguments(
             tool,
@@ -87,7 +88,7 @@ def describe_arguments(kind: type[BaseModel]) -> str:
     schema = input_schema(kind)
     required = schema.get("required", [])
     said = [
-        f"{name} ({_type_of(part)}{', required' if name in required else ''})"
+        f"{name} ({_type_of(part, schema)}{', required' if name in required else ''})"
         for name, part in schema["properties"].items()
     ]
     return ", ".join(said) or "none"
@@ -121,13 +122,17 @@ def _shorten(schema: Any) -> Any:
     return short
 
 
-def _type_of(part: Mapping[str, Any]) -> str:
+def _type_of(part: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    part = _resolved(part, schema)
     if "enum" in part:
         return " or ".join(json.dumps(one) for one in part["enum"])
     if "anyOf" in part:
-        return " or ".join(_type_of(one) for one in part["anyOf"])
+        return " or ".join(_type_of(one, schema) for one in part["anyOf"])
     if part.get("type") == "array":
-        return f"list of {_type_of(part.get('items', {}))}"
+        return f"list of {_type_of(part.get('items', {}), schema)}"
+    if fields := part.get("properties"):
+        optional = set(fields) - set(part.get("required", ()))
+        return f"object of {', '.join(f'{name}?' if name in optional else name for name in fields)}"
     return str(part.get("type", "object"))
 
 
@@ -162,12 +167,31 @@ def _takes_text(kind: type[BaseModel], name: str) -> bool:
     return any(one.get("type") == "string" or "enum" in one for one in part.get("anyOf", [part]))
 
 
-def _explain(error: Any) -> str:
-    place = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "missing":
-        return f'"{place}" is missing.'
-    if error["type"] == "extra_forbidden":
-        return f'"{place}" is unknown.'
-    value = error.get("input")
-    shown = excerpt_line(json.dumps(value, ensure_ascii=False, default=str), _SHOWN_BYTES)
-    return f'"{place}": {error["msg"].lower()}, not {shown}.'
+def _show(value: object) -> str:
+    return excerpt_line(json.dumps(value, ensure_ascii=False, default=str), _SHOWN_BYTES)
+
+
+def _explain(kind: type[BaseModel], wrong: ModelProblem) -> str:
+    """Return what is wrong with an argument, or with a field inside of one."""
+    message, schema = wrong.message.rstrip("."), input_schema(kind)
+    if message == UNKNOWN:
+        accepted = list(_fields_at(schema, wrong.place[:-1]))
+        right = right_name(str(wrong.place[-1]), accepted)
+        message += f"; use {json.dumps(right)}" if right else f"; accepted: {', '.join(accepted)}"
+    end = "" if message.endswith("?") else "."
+    return f'"{excerpt_line(wrong.field, _SHOWN_BYTES)}" {message}{end}'
+
+
+def _fields_at(schema: Mapping[str, Any], place: Iterable[int | str]) -> Mapping[str, Any]:
+    """Return the fields of the object at a place, by the schema of the arguments."""
+    part: Any = schema
+    for step in place:
+        part = part.get("items", {}) if isinstance(step, int) else part.get("properties", {}).get(step, {})
+        part = _resolved(part, schema)
+    fields: Mapping[str, Any] = part.get("properties", {})
+    return fields
+
+
+def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = schema.get("$defs", {}).get(part.get("$ref", "").rpartition("/")[2], part)
+    return found

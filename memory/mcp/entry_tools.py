@@ -78,9 +78,12 @@ class SearchArguments(Arguments):
 
 async def search_memory(call: Call, given: SearchArguments) -> Answer:
     wanted = given.model_dump(include={"types", "tags", "since", "before"}, exclude_none=True)
-    found = await call.caller.memory.search(
-        given.query, scope=call.caller.readable, limit=given.limit, filter=wanted or None
-    )
+    try:
+        found = await call.caller.memory.search(
+            given.query, scope=call.caller.readable, limit=given.limit, filter=wanted or None
+        )
+    except InvalidInput as error:
+        raise InvalidInput(error.field.removeprefix("filter."), error.problem) from None
 
     def render(hit: Any, tokens: int) -> Item:
         return entry_item(hit.entry, tokens, relevance=hit.relevance)

@@ -26,7 +26,11 @@ from memory.mcp.rendering import (
 from memory.mcp.tools import Call, ToolDefinition
 
 if TYPE_CHECKING:
+    from memory.domain.session import Context
     from memory.facade.resources.session import Session
+
+_MOST_RESULTS = 400
+"""The most results of tools that a context shows without their calls."""
 
 
 class MessageArgument(Arguments):
@@ -114,8 +118,9 @@ async def get_context(call: Call, given: ContextArguments) -> Answer:
     most = room * 2 // 3  # the memory counts real tokens, and the answer is framed besides
     budget = most if given.budget is None else min(given.budget, most)
     context = await session.context(budget, last=given.last, recall=given.recall)
-    first = _most_important_first(context.messages)
-    fitted = fit_items([context.messages[at] for at in first], room, message_item)
+    messages = await _with_results(session, context)
+    first = _most_important_first(messages)
+    fitted = fit_items([messages[at] for at in first], room, message_item)
     notes = degraded_notes(context.degraded)
     if left := context.left_out + fitted.left_out:
         notes.append(f"{left} older messages were left out; find them with search_messages")
@@ -124,9 +129,33 @@ async def get_context(call: Call, given: ContextArguments) -> Answer:
     return make_answer({"messages": shown.data}, shown.lines, notes)
 
 
+async def _with_results(session: Session, context: Context) -> list[Message]:
+    """Return the messages of a context, with the results of tools among them.
+
+    A caller of these tools appends results without calls, and a context leaves those
+    out, because the APIs of models refuse them.
+    """
+    messages, results = list(context.messages), context.invalid[-_MOST_RESULTS:]
+    if not results:
+        return messages
+    shown = [str(one.id) for one in messages if one.id is not None][-_MOST_RESULTS:]
+    page = await session.history(ids=[*shown, *results], limit=2 * _MOST_RESULTS)
+    numbers = {item.message.id: item.number for item in page.items}
+    oldest = min((numbers[one.id] for one in messages if one.id in numbers and not _leads(one)), default=0)
+    for item in page.items:
+        if item.message.id in results and item.number > oldest:
+            behind = (at for at, one in enumerate(messages) if numbers.get(one.id, 0) > item.number)
+            messages.insert(next(behind, len(messages)), item.message)
+    return messages
+
+
+def _leads(message: Message) -> bool:
+    return message.role is Role.SYSTEM or message.is_summary
+
+
 def _most_important_first(messages: Sequence[Message]) -> list[int]:
     """Return the positions of messages: instructions and summaries, then the newest."""
-    leading = [at for at, one in enumerate(messages) if one.role is Role.SYSTEM or one.is_summary]
+    leading = [at for at, one in enumerate(messages) if _leads(one)]
     return leading + [at for at in range(len(messages) - 1, -1, -1) if at not in leading]
 
 

@@ -20,7 +20,8 @@ class McpSettings:
 
     Args:
         scopes: The scopes that callers see, such as `"user:ada"`. Subtrees, such as
-            `"path:teams/red/**"`, can be read but not written.
+            `"path:teams/red/**"`, cannot be the scope of new entries. Callers may
+            change and retire entries of all scopes, unless `read_only` is set.
         write_scope: The scope of new entries; the first exact scope by default.
         read_only: Leave out the tools that change something.
         tools: The names of the only tools to offer; all by default.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -17,6 +18,7 @@ from memory.commands.escape import one_line
 from memory.domain.corrections import did_you_mean
 from memory.domain.error_table import code_of, rule_of
 from memory.domain.errors import InvalidInput, MemoryTiersError
+from memory.domain.model_errors import in_json_words
 from memory.mcp.arguments import check_arguments, input_schema
 from memory.mcp.callers import Caller
 from memory.mcp.rendering import Answer, cut_text, frame_answer
@@ -36,6 +38,14 @@ ADVICE: Mapping[str, str] = {
     ),
 }
 """Advice for a model, by the code of an error. Other errors give it themselves."""
+GUESSES: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("delete", "remove", "forget", "erase", "archive"), ("forget_memory", "retire_memory")),
+    **dict.fromkeys(("save", "store", "remember", "create", "write", "memorize", "put"), ("add_memory",)),
+    **dict.fromkeys(("recall", "find", "query", "retrieve", "lookup", "ask"), ("search_memory",)),
+    **dict.fromkeys(("edit", "change", "modify", "correct"), ("update_memory",)),
+    **dict.fromkeys(("read", "fetch", "open"), ("get_memory",)),
+}
+"""The tools that models mean by the first word of a guessed name, the best first."""
 _AGAIN = "Try again in a moment, with the same key or request_id"
 
 
@@ -137,6 +147,8 @@ def error_result(error: Exception, advice: str | None = None) -> CallToolResult:
 
 def error_text(error: Exception, advice: str | None = None) -> str:
     """Return the code of an error and what to do, in one line."""
+    if isinstance(error, InvalidInput):
+        error = in_json_words(error)
     if isinstance(error, MemoryTiersError):
         if advice is None:
             advice = ADVICE.get(error.code, _AGAIN if rule_of(error).retryable else "")
@@ -153,7 +165,9 @@ def error_text(error: Exception, advice: str | None = None) -> str:
 def unknown_tool(name: str, known: Iterable[str]) -> CallToolResult:
     """Return the error result for a tool that does not exist, with the nearest name."""
     names = list(known)
-    hint = did_you_mean(name, names) or "."
+    verb = re.split(r"[^a-z]", re.sub("(?<=[a-z])(?=[A-Z])", "_", name[:80]).lower())[0]
+    meant = next((one for one in GUESSES.get(verb, ()) if one in names), None)
+    hint = f"; did you mean '{meant}'?" if meant else did_you_mean(name, names) or "."
     text = f"unknown_tool: {one_line(name[:80])!r} is no tool{hint} Tools: {', '.join(names)}"
     return CallToolResult(
         content=[TextContent(type="text", text=text)],

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
+from memory.domain.model_errors import explain_error
 
 
 class NamedModel(BaseModel):
@@ -45,10 +46,7 @@ class NamedModel(BaseModel):
             return InvalidInput(
                 cls.path(name, inner), f"there is no such field (known: {', '.join(cls.model_fields)})"
             )
-        return InvalidInput(
-            cls.path(name, inner),
-            "is missing" if first["type"] == "missing" else first["msg"].removeprefix("Value error, "),
-        )
+        return InvalidInput(cls.path(name, inner), explain_error(first))
 
     @classmethod
     def path(cls, name: object, field: str) -> str:

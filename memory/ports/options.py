@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from memory.domain.errors import ConfigError
+from memory.domain.model_errors import explain_error
 from memory.ports.record import JsonValue
 
 
@@ -123,7 +124,8 @@ class StoreOptions:
         name = str(first["loc"][0])
         field = cls._fields()[name]
         shown = f", not {first['input']!r}" if field.repr else ""
-        return f"{name} is {field.description or first['msg']}{shown}"
+        problem = f"is {field.description}" if field.description else explain_error(first)
+        return f"{name} {problem}{shown}"
 
 
 def _agree(in_url: str, apart: JsonValue) -> bool:

@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from memory.domain.corrections import meant_name
 from memory.domain.entry import ENTRY_PARTS, EntryType
+from memory.domain.model_errors import UNKNOWN_FIELD
 from memory.domain.relation_labels import LABELS
 
 _TENANTS = ("tenant", "tenant_id")
@@ -21,6 +22,7 @@ _GUESSES = {
     "at": "when", "valid_to": "when", "end": "when",
     "tags": "tag", "supersedes": "supersedes_ids", "valid_from": "created_at",
     "age_decay": "decay", "half_life": "decay_half_life_days",
+    "role": "messages", "content": "messages", "scope": "to",
     "before": "before_updated_at", "updated_before": "before_updated_at",
 }  # fmt: skip
 """Names that clients guess here, beside those of `memory.domain.guesses`."""
@@ -38,12 +40,10 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            raise PydanticCustomError("no_object", "must be a JSON object", {"field": "body"})
-        for name in values:
+        for name in values if isinstance(values, dict) else ():
             if name not in cls.model_fields:
                 found = unknown_name("field", name, cls.model_fields)
-                raise PydanticCustomError("unknown_field", "{message}", found)
+                raise PydanticCustomError(UNKNOWN_FIELD, "{message}", found)
         return values
 
     def sent_fields(self, *, without: Collection[str] = ()) -> dict[str, Any]:

@@ -102,5 +102,6 @@ def _with_field_names(error: InvalidInput, renames: Mapping[str, str]) -> Invali
     """Return an error that names fields of the request in place of arguments."""
     for name, argument in renames.items():
         if re.match(rf"{argument}\b", error.field):
-            return InvalidInput(f"{name}{error.field.removeprefix(argument)}", error.problem)
+            field = f"{name}{error.field.removeprefix(argument)}"
+            return InvalidInput(field, error.problem.replace(f" {error.field}:", f" {field}:"))
     return error

@@ -21,7 +21,7 @@ from memory.facade.runtime.reads import without_earlier_reads
 from memory.server.callers import Authenticator, Caller
 from memory.server.identity.key_text import without_texts
 from memory.server.limits import BodyReader, KeyLimits
-from memory.server.problems import Problem, problem_response
+from memory.server.problems import MEDIA_TYPES, Problem, problem_response
 from memory.server.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -176,5 +176,5 @@ def _refuse_safelisted(headers: Headers, method: str, body: BodyReader) -> None:
         raise Problem(
             415,
             "unsupported_media_type",
-            "a body needs Content-Type: application/json, and a file application/octet-stream",
+            MEDIA_TYPES,
         )

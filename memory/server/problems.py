@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
+from memory.domain.corrections import nearest
 from memory.domain.error_table import code_of, rule_of
 from memory.domain.errors import (
     InvalidInput,
@@ -26,12 +27,17 @@ from memory.domain.errors import (
     QuotaExceeded,
     VersionConflict,
 )
+from memory.domain.model_errors import explain_errors, in_json_words, show_value
 from memory.server.paths import METHODS
 
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 UNREADABLE = "is no JSON that can be read. Send UTF-8, not too deep, without huge numbers"
+MEDIA_TYPES = (
+    "a body needs Content-Type: application/json; JSON Lines application/jsonl, and a file"
+    " application/octet-stream"
+)
 RETRY_AFTER = "1"
 """Seconds after which a failed call may be repeated."""
 _DETAILS = ("existing_id", "entry_id", "current_version", "quota", "position", "store")
@@ -102,8 +108,8 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
         )
     if isinstance(error, HTTPException):
         return _of_router(error, request)
-    if isinstance(error, InvalidInput) and error.field == "expected_version" and request is not None:
-        error = _with_header_name(error, request)
+    if isinstance(error, InvalidInput):
+        error = in_json_words(_with_header_name(error, request))
     rule = rule_of(error)
     status, headers = rule.status, dict[str, str]()
     details = {name: getattr(error, name) for name in _DETAILS if getattr(error, name, None) is not None}
@@ -137,10 +143,10 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     return render(status, code_of(error), text, (), headers, {"instance": instance})
 
 
-def _with_header_name(error: InvalidInput, request: Request) -> InvalidInput:
-    """Return the error of a version, with the name of the header that gave it."""
+def _with_header_name(error: InvalidInput, request: Request | None) -> InvalidInput:
+    """Return an error; that of a version has the name of the header that gave it."""
     for header in ("If-Match", "If-None-Match"):
-        if header in request.headers:
+        if error.field == "expected_version" and request is not None and header in request.headers:
             return InvalidInput(header, error.problem)
     return error
 
@@ -151,38 +157,58 @@ def _has_precondition(request: Request) -> bool:
 
 def _of_validation(error: RequestValidationError) -> Problem:
     """Return what FastAPI found wrong, by field."""
-    found = []
-    for one in error.errors():
-        where, *path = one["loc"]
-        name = _path_text(path) or str(where)
-        message = "is missing" if one["type"] == "missing" else str(one["msg"])
-        if one["type"] == "unknown_field" or (one["type"] == "no_object" and not path):
-            path.append(one["ctx"]["field"])
-            name = _path_text(path)
-        if one["type"] == "json_invalid":
-            name = "body" if where == "body" else name
-            message = f"is not valid JSON ({one['ctx']['error']})"
-        found.append((name, message.removeprefix("Value error, ")))
+    if isinstance(error.body, bytes):  # it reads the body only if its type is that of JSON
+        return Problem(415, "unsupported_media_type", MEDIA_TYPES)
+    found = list[tuple[str, str]]()
+    for part in dict.fromkeys(one["loc"][0] for one in error.errors()):
+        errors = [_inside(one) for one in error.errors() if one["loc"][0] == part]
+        given = error.body if part == "body" else {name: None for one in errors for name in one["loc"][:1]}
+        for problem in explain_errors(errors, given, show=show_value):
+            found.append((problem.field or str(part), problem.message))
     said = "; ".join(f"{name}: {message}" for name, message in found[:8])
     return Problem(400, "invalid_input", said, errors=found)
 
 
-def _path_text(path: Sequence[int | str]) -> str:
-    """Return the place of a field as the library writes it, such as `puts[1].key`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+def _inside(error: Any) -> dict[str, Any]:
+    """Return an error of a request, with its place in the part that it is about."""
+    place = list(error["loc"][1:])
+    if error["type"] == "json_invalid" and error["loc"][0] == "body":
+        place = []  # the place is a position in the text
+    return {**error, "loc": tuple(place)}
 
 
 def _of_router(error: HTTPException, request: Request | None) -> Response:
     status, headers = error.status_code, dict(error.headers or {})
     if status == HTTPStatus.BAD_REQUEST:  # the router's own: it could not read the body
         return problem_response(bad_request("body", UNREADABLE))
-    codes, texts = {404: "not_found", 405: "method_not_allowed"}, {404: "there is no such path"}
+    codes, texts = {404: "not_found", 405: "method_not_allowed"}, {404: _no_such_path(request)}
     if status == HTTPStatus.METHOD_NOT_ALLOWED and request is not None:
         headers["Allow"] = ", ".join(_methods_of(request))
         method = "HEAD" if request.scope.get("is_head") else request.method[:20]
         texts[status] = f"this path has {headers['Allow']}, and not {method}"
     return render(status, codes.get(status, "http"), texts.get(status, str(error.detail)), (), headers)
+
+
+def _no_such_path(request: Request | None) -> str:
+    """Return the text for a path that no route has, with the path that was meant."""
+    known = "GET /openapi.json lists all paths"
+    if request is None:
+        return f"there is no such path. {known}"
+    asked = request.scope["path"][:200].rstrip("/")
+    paths = list(_paths_in(request.app.router.routes))
+    near = [path for path in paths if path in (asked, f"/v1{asked}", f"/v1/memory{asked}")]
+    meant = near[0] if near else nearest(asked, paths, 0.75)
+    hint = f"; did you mean '{meant}'?" if meant else "."
+    return f"there is no such path{hint} {known}"
+
+
+def _paths_in(routes: Iterable[Any]) -> Iterator[str]:
+    """Yield the paths of routes, and of the routers among them."""
+    for route in routes:
+        if (router := getattr(route, "original_router", None)) is not None:
+            yield from _paths_in(router.routes)
+        elif path := getattr(route, "path_format", None):
+            yield path
 
 
 def _methods_of(request: Request) -> list[str]:

@@ -314,7 +314,7 @@ def named_here(**names: str) -> Iterator[None]:
         here = {name.replace("__", "."): own for name, own in names.items()}
         if (own := here.get(error.field)) is None:
             raise
-        raise InvalidInput(own, error.problem) from None
+        raise InvalidInput(own, error.problem.replace(f" {error.field}:", f" {own}:")) from None
 
 
 Q = TypeVar("Q", bound=BaseModel)

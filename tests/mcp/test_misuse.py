@@ -223,7 +223,13 @@ async def test_a_repeated_call_and_a_wrong_one_say_what_to_call_next(memory: Mem
 
 async def test_an_unknown_tool_is_answered_with_the_nearest(memory: Memory) -> None:
     async with Client(create_server(memory, BOB)) as client:
-        for wrong, right in (("search_memories", "search_memory"), ("create_memory", "add_memory")):
+        for wrong, right in (
+            ("search_memories", "search_memory"),
+            ("create_memory", "'add_memory'"),
+            ("saveMemory", "'add_memory'"),
+            ("recall", "'search_memory'"),
+            ("delete_memory", "'forget_memory'"),
+        ):
             code, text = await refused(client, wrong, query="x")
             assert code == "unknown_tool"
             assert right in text
@@ -366,3 +372,25 @@ async def fill_outside(memory: Memory) -> dict[str, list[str]]:
     session = await memory.sessions.create("ada/1", user="ada", title=OUTSIDE)
     await session.append({"role": "user", "content": f"tea with {OUTSIDE}"})
     return {"entries": [one.id for one in entries], "sessions": [session.id]}
+
+
+async def test_results_of_tools_are_read_with_their_conversation(memory: Memory) -> None:
+    """A caller appends no calls, and a context for a model leaves results without calls out."""
+    said = [("user", "how warm?"), ("tool", "42 degrees"), ("assistant", "warm"), ("tool", "43 degrees")]
+    async with Client(create_server(memory, BOB)) as client:
+        messages = [{"role": role, "content": text} for role, text in said]
+        session = (await answered(client, "append_messages", messages=messages))["session_id"]
+        found = (await answered(client, "get_context", session_id=session))["messages"]
+        assert [(one["role"], one["content"]) for one in found] == said
+        newest = (await answered(client, "get_context", session_id=session, last=1))["messages"]
+        assert [one["content"] for one in newest] == ["warm", "43 degrees"]
+
+
+async def test_an_error_has_no_words_of_python(memory: Memory) -> None:
+    async with Client(create_server(memory, BOB)) as client:
+        _, text = await refused(client, "search_memory", query="x", since="2026-01-31")
+        assert "since: has no time zone" in text
+        assert "filter" not in text
+        message = {"role": "user", "content": "x", "name": "Ada"}
+        _, text = await refused(client, "append_messages", messages=[message])
+        assert '"messages[0].name" is unknown; accepted: role, content, id.' in text

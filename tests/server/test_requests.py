@@ -77,6 +77,50 @@ async def test_every_error_is_a_problem_document(client: Client) -> None:
         assert field == "body", body
 
 
+async def test_a_path_that_does_not_exist_is_answered_with_the_nearest(client: Client) -> None:
+    for path, meant in (
+        (f"{ENTRIES}/", ENTRIES),
+        ("/memory/entries", ENTRIES),
+        ("/v1/entries", ENTRIES),
+        ("/v1/sesions", "/v1/sessions"),
+    ):
+        assert f"did you mean '{meant}'?" in (await client.call("GET", path, 404))["detail"], path
+    assert (await client.call("GET", "/", 404))["detail"].endswith("GET /openapi.json lists all paths")
+
+
+WRONG: list[tuple[str, str, dict[str, Any], str, str]] = [
+    ("POST", ENTRIES, {"content": 5}, "content", "must be text, not 5"),
+    ("POST", ENTRIES, {"content": None}, "content", "must be text, not null"),
+    ("POST", ENTRIES, {"tags": "a"}, "tags", 'must be a list, not "a"'),
+    ("POST", ENTRIES, {"tags": ["a", 1]}, "tags[1]", "must be text, not 1"),
+    ("POST", ENTRIES, {"metadata": []}, "metadata", "must be an object, not []"),
+    ("POST", ENTRIES, {"expires_at": True}, "expires_at", "must be text or a number, not true"),
+    ("POST", f"{ENTRIES}/batch", {"entries": [{}, {"tag": 1}]}, "entries[1].tag", "did you mean 'tags'?"),
+    ("POST", "/v1/memory/search", {"query": "x", "limit": "5"}, "limit", 'must be a whole number, not "5"'),
+    ("POST", "/v1/memory/search", {"query": "x", "scope": {}}, "scope", "must be text or a list, not {}"),
+    ("POST", "/v1/memory/search", {"limit": 5}, "query", "is missing"),
+    ("POST", "/v1/sessions/s/messages", {"messages": {}}, "messages", "must be a list, not {}"),
+    ("POST", "/v1/sessions/s/messages", {"messages": ["hi"]}, "messages[0]", 'must be an object, not "hi"'),
+    ("POST", "/v1/admin/keys", {"role": "boss"}, "role", "must be 'reader', 'writer', 'admin' or 'operator'"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "field", "problem"), WRONG, ids=range(len(WRONG)))
+async def test_a_wrong_value_is_answered_with_its_field_and_what_is_accepted(
+    client: Client, method: str, path: str, body: dict[str, Any], field: str, problem: str
+) -> None:
+    named, message = await client.refused(method, path, json=body)
+    assert (named, problem in message) == (field, True), message
+
+
+async def test_a_wrong_parameter_is_answered_with_what_is_accepted(client: Client) -> None:
+    for query, problem in (("limit=x", 'a whole number, not "x"'), ("min_relevance=x", 'a number, not "x"')):
+        field, message = await client.refused("GET", f"{ENTRIES}?q=tea&{query}")
+        assert (field, message) == (query.partition("=")[0], f"must be {problem}")
+    field, message = await client.refused("POST", ENTRIES, json={}, headers={"Idempotency-Key": "k" * 200})
+    assert (field, message) == ("Idempotency-Key", "must have at most 128 characters")
+
+
 async def test_a_wrong_method_is_answered_with_those_of_the_path(client: Client) -> None:
     for path, methods in (await client.call("GET", "/openapi.json"))["paths"].items():
         named = re.sub(r"{.*?}", "x", path)

@@ -97,6 +97,25 @@ async def test_created_at_is_taken_in_seconds_milliseconds_and_as_text(client: C
         assert made["created_at"] == made["updated_at"] == made["valid_from"] == "2023-11-14T22:13:20Z"
 
 
+async def test_a_file_is_what_its_parameter_or_its_content_type_says(client: Client, memory: Memory) -> None:
+    await memory.sessions.create("s1", user="ada")
+    for given, sent_as, stored in (
+        ({}, "image/png", "image/png"),
+        ({}, "text/markdown; charset=utf-8", "text/markdown"),
+        ({}, "application/octet-stream", "application/octet-stream"),
+        ({"media_type": "text/html"}, "application/octet-stream", "text/html"),
+    ):
+        file = await client.call(
+            "PUT",
+            "/v1/memory/artifacts",
+            201,
+            params={"session_id": "s1", "path": "file", **given},
+            content=b"x",
+            headers={"Content-Type": sent_as},
+        )
+        assert file["media_type"] == stored
+
+
 @pytest.mark.behaviour("D6", "D7", "D15", "D18", "D19")
 async def test_an_entry_points_to_a_file_and_to_a_session(client: Client, memory: Memory) -> None:
     await memory.sessions.create("s1", user="ada")

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
+from memory.domain.model_errors import explain_errors
 from memory.domain.shapes.fields import Fields, parts
 from memory.domain.shapes.originals import forget_changed
 
@@ -46,5 +47,5 @@ def from_fields(fields: Fields) -> list[Message]:
     try:
         return [forget_changed(Message.model_validate(fields))]
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        raise InvalidInput(".".join(str(part) for part in first["loc"]), first["msg"]) from None
+        first = explain_errors(exc.errors(include_url=False), fields)[0]
+        raise InvalidInput(first.field, first.message) from None

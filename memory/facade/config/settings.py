@@ -34,11 +34,12 @@ from memory.domain.corrections import did_you_mean, setting_hint
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.filter_parsing import parse_path
 from memory.domain.filters import JSON
+from memory.domain.model_errors import explain_error
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
 from memory.facade.config.mcp import McpSection
 from memory.facade.config.server import ServerSettings
-from memory.facade.config.sources import DATABASE_SUFFIXES, Layer, gather_settings
+from memory.facade.config.sources import DATABASE_SUFFIXES, Layer, check_variables, gather_settings
 from memory.facade.config.values import (
     HIDDEN,
     Duration,
@@ -710,6 +711,8 @@ def load(
 
     Tests pass `environ` and `folder` to replace those of the process.
     """
+    if not isinstance(source, MemoryConfig):
+        check_variables(MemoryConfig.model_fields, environ)
     first = _as_layer(source) if isinstance(source, MemoryConfig) else source
     given = {  # None means omitted, but not where the name is wrong
         name: value
@@ -745,7 +748,9 @@ def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
 
 def _to_bad_setting(exc: ValidationError) -> BadSetting:
     """Convert the first pydantic error to a `BadSetting`, without the given value."""
-    first = exc.errors(include_url=False, include_input=False)[0]
+    errors = exc.errors(include_url=False, include_input=False)
+    unknown = (one for one in errors if one["type"] == "extra_forbidden")
+    first = next(unknown, errors[0])  # a misspelt setting is often missing too
     path = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
     parent, _, name = path.rpartition(".")
     refused = first.get("ctx", {}).get("error")
@@ -759,15 +764,9 @@ def _to_bad_setting(exc: ValidationError) -> BadSetting:
             f"there is no setting '{name}' {where}{setting_hint(name, known, parent)} (known:"
             f" {', '.join(known)})",
         )
-    if first["type"] == "missing":
-        return BadSetting(path, "is missing")
-    if first["type"] in ("tuple_type", "list_type"):
-        return BadSetting(path, "must be a list")
-    if first["type"] == "dict_type":
-        return BadSetting(path, "must be a table")
     if first["type"] == "model_type":
         return BadSetting(path, f"must be a table of settings: {', '.join(_settings_under(first['loc']))}")
-    return BadSetting(path, first["msg"].removeprefix("Value error, "))
+    return BadSetting(path, explain_error(first, an_object="a table"))
 
 
 def _settings_under(location: tuple[int | str, ...]) -> list[str]:

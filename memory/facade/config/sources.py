@@ -25,7 +25,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -214,6 +214,31 @@ def _environment(environ: Mapping[str, str]) -> Layer:
             "environment",
         ),
     )
+
+
+def check_variables(names: Collection[str], environ: Mapping[str, str] | None = None) -> None:
+    """Refuse variables such as `MEMORY_TENANT`, which would set nothing.
+
+    Args:
+        names: The names of all settings at the top.
+        environ: The environment; that of the process by default.
+
+    Raises:
+        ConfigError: The error has the right name.
+    """
+    start = PREFIX.removesuffix("_")
+    for variable in sorted(os.environ if environ is None else environ):
+        name = variable.upper()
+        rest = variable[len(start) :]
+        if (
+            name.startswith(start)
+            and not name.startswith(PREFIX)
+            and rest.lower().partition("__")[0] in names
+        ):
+            raise ConfigError(
+                f"{variable}: sets nothing, because one underscore is missing. Write {PREFIX}{rest}, or unset"
+                " it"
+            )
 
 
 def _read_variable(variable: str, value: str) -> Any:

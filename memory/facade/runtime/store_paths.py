@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from memory.domain.errors import ConfigError
 from memory.facade.config.settings import MemoryConfig, ServingStore, default_url
 from memory.facade.runtime.build import build_store
 from memory.policies.routing import TIERS
@@ -23,6 +24,29 @@ def not_there_yet(config: MemoryConfig) -> dict[str, str]:
         for name, path in paths.items()
         if path is not None and not path.exists()
     }
+
+
+def check_stores_used(config: MemoryConfig) -> None:
+    """Refuse a configuration whose stores no tier names, while a tier has no store.
+
+    Such a tier would use the default file, and its data would not be where the
+    configuration seems to put it.
+
+    Raises:
+        ConfigError: The error says which settings to add.
+    """
+    idle = sorted(config.stores.keys() - {store.name for store in config.stores_in_use()})
+    left = [
+        tier
+        for tier, store in config.serving_stores().items()
+        if store.url == default_url() and tier not in config.tiers.model_fields_set
+    ]
+    if idle and left:
+        settings = ", ".join(f'{tier} = "{idle[0]}"' for tier in left)
+        raise ConfigError(
+            f"tiers: no tier and no route names {', '.join(map(repr, idle))}, and"
+            f" {', '.join(left)} would be on the default file. Add under [tiers]: {settings}"
+        )
 
 
 def on_the_default_file(config: MemoryConfig) -> str:

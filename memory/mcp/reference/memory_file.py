@@ -18,6 +18,7 @@ from typing import IO, Any, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from memory.domain.errors import InvalidInput
+from memory.domain.model_errors import explain_errors, show_value
 from memory.domain.results import ResultMixin
 from memory.facade.transfer.importer import SPELLED_OUT, BadFile, Source, open_source
 from memory.facade.transfer.lines import BadLine, objects
@@ -156,7 +157,7 @@ def _check(found: Mapping[str, Any]) -> Line:
     try:
         item = adapter.validate_python({name: value for name, value in found.items() if name != "type"})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise InvalidInput(".".join(map(str, first["loc"])), first["msg"].lower()) from None
+        first = explain_errors(error.errors(include_url=False), found, show=show_value)[0]
+        raise InvalidInput(first.field, first.message) from None
     check_draft(draft_of(item))
     return kind, item

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from memory.domain.artifact import Artifact
+from memory.domain.artifact import ANY_MEDIA_TYPE, Artifact
 from memory.server.callers import Caller, Reader, Writer
 from memory.server.problems import Problem
 from memory.server.rendering import (
@@ -73,14 +73,19 @@ async def put_artifact(
     caller: Writer,
     session_id: Annotated[str, Query(description="The session of the file.")],
     path: Annotated[str, Query(description="A relative path, such as out/report.md.")],
-    media_type: Annotated[str, Query(description="What the file is.")] = "application/octet-stream",
+    media_type: Annotated[
+        str | None, Query(description="What the file is; the Content-Type by default.")
+    ] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Store a file of a session under a path, in place of the one stored there.
 
-    The body is the file, of any size, as application/octet-stream.
+    The body is the file, of any size, as application/octet-stream or its own type.
     """
     body = stream_of(request)
+    if media_type is None:
+        sent_as = request.headers.get("content-type", "").partition(";")[0].strip()
+        media_type = sent_as or ANY_MEDIA_TYPE
     stored = await caller.memory.artifacts.put(
         session_id,
         path,

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from memory import CompactionSettings, MessageThreshold, TokenThreshold, TurnThreshold
-from memory.domain.errors import Conflict, NotFound
+from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.domain.message import Message
 from memory.domain.results import as_json
 from memory.domain.session import Context, HistoryItem, HistoryPage
@@ -161,7 +161,10 @@ def _prepare_policy(caller: Caller, values: Values) -> None:
         raise bad_request(f"settings.{unknown[0][:80]}", f"is no setting. Accepted: {', '.join(known)}")
     if kind is TokenThreshold and "max_tokens" not in settings:
         raise bad_request("settings.max_tokens", "is missing")
-    values["policy"] = kind(**settings)
+    try:
+        values["policy"] = kind(**settings)
+    except InvalidInput as error:
+        raise InvalidInput(f"settings.{error.field}", error.problem) from None
 
 
 _MESSAGES = Annotated[

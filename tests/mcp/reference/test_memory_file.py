@@ -61,9 +61,12 @@ BAD: list[tuple[str, str]] = [
     ("x", "not JSON"),
     ('{"type": "note"}', "type: must be one of 'entity', 'relation'"),
     ('{"type": ["entity"]}', "type: must be one of"),
-    ('{"type": "entity", "name": "A", "entityType": "p"}', "observations: field required"),
-    ('{"type": "entity", "name": "A", "entityType": "p", "observations": [1]}', "observations.0: "),
-    ('{"type": "entity", "name": "A", "entityType": "p", "observations": [], "z": 1}', "z: extra"),
+    ('{"type": "entity", "name": "A", "entityType": "p"}', "observations: is missing"),
+    (
+        '{"type": "entity", "name": "A", "entityType": "p", "observations": [1]}',
+        "observations[0]: must be text, not 1",
+    ),
+    ('{"type": "entity", "name": "A", "entityType": "p", "observations": [], "z": 1}', "z: is unknown"),
     (
         '{"type": "entity", "name": "A\\u0000", "entityType": "p", "observations": []}',
         "name: must not hold a NUL",

@@ -328,6 +328,28 @@ def test_forget_deletes_by_id_once(memory: CommandLine, tea: Any) -> None:
     assert memory("show", tea["id"]).exit_code == 1
 
 
+def test_a_command_that_fails_at_one_of_several_ids_says_which_are_done(memory: CommandLine) -> None:
+    first, held, last = (memory.json("write", text, "-s", "user:ada")["id"] for text in ("a", "b", "c"))
+    memory.ok("legal-holds", "add", "case", "--reason", "r", "--entry", held)
+    refused = memory("forget", first, held, last)
+    assert refused.exit_code == 6
+    assert f"1 of 3 ids are done: {first}" in refused.stderr
+    assert [one["id"] for one in memory.json("list", "-s", "user:ada")["entries"]] == [last, held]
+
+
+def test_standard_input_that_is_no_text_is_refused(memory: CommandLine) -> None:
+    for words in (
+        ("write", "-", "-s", "user:ada"),
+        ("mem", "-", "-s", "user:ada"),
+        ("scratchpad", "append", "-"),
+        ("update", "1", "--content", "-"),
+    ):
+        refused = memory(*words, stdin=b"caf\xe9")
+        assert refused.exit_code == 2, words
+        assert "standard input is not utf-8" in refused.stderr
+    assert memory("list", "-s", "user:ada").exit_code == 1
+
+
 def test_forget_names_the_copies_that_stay(memory: CommandLine) -> None:
     note = memory.json("write", "x", "-s", "session:s1")
     (copy,) = memory.json("promote", note["id"], "--to", "user:ada")["promoted"]

@@ -158,3 +158,34 @@ def test_a_closed_standard_output_ends_no_command(monkeypatch: pytest.MonkeyPatc
         main()
     sys.stdout.close()
     assert ended.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("list", "-s", "user:ada", "--limit", "x"), "'--limit' / '-n': must be a whole number, not \"x\""),
+        (("write", "x", "-s", "user:ada", "--confidence", "high"), 'must be a number, not "high"'),
+        (("serve", "--port", "99999"), "'--port': must be at most 65535, not \"99999\""),
+    ],
+)
+def test_a_value_of_another_type_is_answered_with_what_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], problem: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["memory", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_an_error_at_the_command_line_has_no_types_of_python(memory: CommandLine) -> None:
+    refused = memory("write", "x", "-s", "user:ada", "--metadata", "[1]")
+    assert "metadata: must be an object, not a list" in refused.stderr
+
+
+def test_an_update_that_changes_nothing_is_refused(memory: CommandLine) -> None:
+    memory.ok("write", "x", "-s", "user:ada")
+    for words in ((), ("--expected-version", "abc")):
+        refused = memory("update", "1", *words)
+        assert refused.exit_code == 2
+        assert "would change nothing" in refused.stderr

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory import BlockingMemory
+from memory import BlockingMemory, StoreUnavailable
+from memory.facade.resources.admin import Admin
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.kinds import KINDS, Kind
 from memory.ports.collections import Collection, Field, FieldType
@@ -261,8 +263,25 @@ def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLin
     said = {"file": "ada.jsonl", "exported": 1, "versions": 0, "sessions": 0, "artifacts": 0}
     assert memory.json("export", "-o", "ada.jsonl", "--scope", "user:ada") == said
     refused = memory("export", "-o", "ada.jsonl")
-    assert (refused.exit_code, refused.stderr) == (2, "error: ada.jsonl: File exists\n")
+    assert refused.exit_code == 2
+    assert "--output: 'ada.jsonl' exists. Name a new file" in refused.stderr
+    refused = memory("export", "-o", "nowhere/ada.jsonl")
+    assert refused.exit_code == 2
+    assert "there is no folder 'nowhere'" in refused.stderr
     assert memory("export", "--scope", "user:nobody").exit_code == 1
+
+
+def test_an_export_that_fails_leaves_no_file(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.ok("write", "x", "-s", "user:ada")
+    before = sorted(memory.folder.iterdir())
+
+    async def fail_in_the_middle(*_: Any, **__: Any) -> AsyncIterator[dict[str, Any]]:
+        yield {"format": "x"}
+        raise StoreUnavailable("main", "the disk is gone")
+
+    monkeypatch.setattr(Admin, "export", fail_in_the_middle)
+    assert memory("export", "-o", "all.jsonl").exit_code == 3
+    assert sorted(memory.folder.iterdir()) == before
 
 
 def test_sessions_are_exported_and_imported_also_where_there_are_no_entries(memory: CommandLine) -> None:

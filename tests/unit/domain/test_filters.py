@@ -157,7 +157,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"type": "usr"}, r"did you mean 'user'|choose from"),
     ({"types": ["usr"]}, r"choose from"),
     ({"scope": "ada"}, r"should look like user:ada"),
-    ({"created_at": {"$gt": "2026-01-01"}}, r"naive"),
+    ({"created_at": {"$gt": "2026-01-01"}}, r"no time zone"),
     ({"confidence": {"$gt": "high"}}, r"must be a number"),
     ({"type.x": 1}, r"is no key"),
     ({"metadata.a": {"$gt": price}}, r"another field or filter"),

@@ -90,6 +90,10 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ),
         ({"stores": {"a": {}}}, "stores.a.url: is missing"),
         (
+            {"stores": {"a": {"urls": "memory://"}}},
+            "there is no setting 'urls' in [stores.a]; did you mean 'url'?",
+        ),
+        (
             {"stores": {"a": "memory://"}},
             "stores.a: must be a table of settings: timeout, retry, breaker, url",
         ),
@@ -99,7 +103,7 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ({"stores": {"Big": {"url": "memory://"}}}, "'Big' is not a valid store name"),
         ({"tenant": ""}, "tenant: must not be empty"),
         ({"tenant": "x" * 513}, "tenant: exceeds 512 bytes"),
-        ({"embedder": "openai"}, "embedder.use: Input should be 'wordllama', 'none' or 'folder'"),
+        ({"embedder": "openai"}, "embedder.use: must be 'wordllama', 'none' or 'folder'"),
         ({"embedder": {"use": "folder"}}, "embedder.path: is missing. Set it to the folder of the encoder"),
         (
             {"embedder": {"use": "none", "path": "encoder"}},

@@ -124,6 +124,26 @@ def test_a_config_object_is_taken_as_it_is_but_for_the_settings_beside_it(folder
     assert again.origins["stores.main.url"].endswith("memory.toml:4")
 
 
+@pytest.mark.parametrize(
+    ("variable", "right"),
+    [
+        ("MEMORY_TENANT", "MEMORY__TENANT"),
+        ("MEMORY_TIERS__LONG", "MEMORY__TIERS__LONG"),
+        ("memory_embedder", "MEMORY__embedder"),
+    ],
+)
+def test_a_variable_that_lacks_an_underscore_is_refused_with_the_right_name(
+    tmp_path: Path, variable: str, right: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{variable}: sets nothing.*Write {right}"):
+        load(environ={variable: "x"}, folder=tmp_path)
+
+
+def test_variables_of_other_programs_are_none_of_ours(tmp_path: Path) -> None:
+    others = {"MEMORY_SERVER_PORT": "tcp://10.0.0.1:80", "MEMORY_LIMIT": "2g", "MEMORY_TENANTS": "a"}
+    assert load(environ=others, folder=tmp_path).tenant == "default"
+
+
 def test_lists_in_the_environment_are_json(tmp_path: Path) -> None:
     config = load(environ={"MEMORY__PROMOTION": '[{"name": "all"}]'}, folder=tmp_path)
     assert [rule.name for rule in config.promotion] == ["all"]

@@ -81,7 +81,7 @@ def test_they_come_from_file_and_environment_and_are_shown_with_their_origin(tmp
     [
         ({"timeout": "0s"}, r"stores\.main\.timeout: should be longer than zero"),
         ({"timeout": "soon"}, r"stores\.main\.timeout: should be a duration"),
-        ({"retry": 0}, r"stores\.main\.retry\.attempts: Input should be greater than or equal to 1"),
+        ({"retry": 0}, r"stores\.main\.retry\.attempts: must be at least 1"),
         (
             {"retry": {"tries": 3}},
             r"there is no setting 'tries' in \[stores\.main\.retry\].*known: attempts, backoff",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory import BlockingMemory
+from memory import BlockingMemory, ConfigError
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.reports import examine
 from memory.facade.runtime.build import build_engine
@@ -124,7 +124,10 @@ def test_entries_of_a_tier_that_another_store_serves_now_are_named(
         ),
         ({}, "INFO", "all tiers are", "the configuration names no other store"),
         (
-            {"stores": {"mine": {"url": "sqlite:///own.db"}}},
+            {
+                "stores": {"mine": {"url": "sqlite:///own.db"}},
+                "tiers": {"short": "main", "mid": "main", "long": "main"},
+            },
             "WARNING",
             "all tiers are",
             "no tier and no route names 'mine'",
@@ -149,6 +152,26 @@ def test_a_tier_on_the_default_file_is_logged(
         level,
         f"{said} on the default file, {tmp_path / 'data' / 'memory.db'}: {why}",
     )
+
+
+@pytest.mark.parametrize(
+    ("tiers", "left"),
+    [
+        ({}, ("short", "mid", "long")),
+        ({"mid": "memory://"}, ("short", "long")),
+        ({"short": "main"}, ("mid", "long")),
+    ],
+)
+def test_stores_that_no_tier_names_are_refused_while_a_tier_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiers: dict[str, str], left: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("platformdirs.user_data_dir", lambda *_, **__: str(tmp_path / "data"))
+    given = {"stores": {"mine": {"url": f"sqlite:///{tmp_path}/own.db"}}, "tiers": tiers}
+    with pytest.raises(ConfigError) as refused:
+        BlockingMemory(given, embedder="none")
+    assert "no tier and no route names 'mine'" in str(refused.value)
+    assert ", ".join(f'{tier} = "mine"' for tier in left) in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_was_one_of_several_stores_is_not_used_alone_in_silence(

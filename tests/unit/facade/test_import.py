@@ -708,7 +708,7 @@ async def test_lines_may_hold_values_of_python(new: Maker) -> None:
     await memory.admin.import_([mapping], scope="user:ada")
     (entry,) = await memory.retrieve("user:ada")
     assert (entry.created_at, entry.metadata) == (at, {"role": "user", "price": "9.90", "on": "2025-03-01"})
-    with pytest.raises(BadLine, match="line 1: time: is a naive datetime"):
+    with pytest.raises(BadLine, match="line 1: time: has no time zone"):
         await memory.admin.import_([mapping | {"time": datetime(2025, 3, 1)}], scope="user:ada")
     with pytest.raises(BadLine, match="line 2: conn: has the type set; use JSON values"):
         await memory.admin.import_([mapping, mapping | {"conn": {1}}], scope="user:ada")

@@ -150,7 +150,7 @@ GOOD = {"role": "user", "content": "fine"}
             '{"role": "user", "content": "x", "time": "yesterday"}',
             "time: <the value> is not an ISO 8601 moment",
         ),
-        ('{"role": "user", "content": "x", "time": "2026-01-31T09:30:00"}', "time: is a naive datetime"),
+        ('{"role": "user", "content": "x", "time": "2026-01-31T09:30:00"}', "time: has no time zone"),
         (
             '{"role": "user", "content": "x", "timestamp": "noon", "date": 1}',
             "timestamp: <the value> is not an ISO 8601 moment",

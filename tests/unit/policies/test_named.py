@@ -43,7 +43,7 @@ def made(kind: Callable[..., Any], **given: Any) -> Any:
         (
             lambda: made(PromotionRule, name="a", tags=("x", 3)),
             "promotion.a.tags.2",
-            "Input should be a valid string",
+            "must be text",
         ),
         (lambda: PromotionRule(name="a", tags=("",)), "promotion.a.tags", "length must be 1..64"),
         (
@@ -74,7 +74,7 @@ def made(kind: Callable[..., Any], **given: Any) -> Any:
         (
             lambda: Quota(name="a", entries=0),
             "quotas.a.entries",
-            "Input should be greater than or equal to 1",
+            "must be at least 1",
         ),
         (
             lambda: Quota(name="a"),
