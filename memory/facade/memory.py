@@ -809,7 +809,7 @@ class Memory(AsyncContext, LoopBound):
         """List the entries of a scope by age; 20 by default.
 
         The list's `cursor` asks for the next page of the same question; it is None at
-        the end. No entry is lost or comes twice, whichever writes happen between the
+        the end. No entry is missing or repeated, even if others write between the
         pages. With a filter that a store does not apply as a whole, a page may end
         early: it then has fewer entries, a cursor, and a note in `degraded`.
 

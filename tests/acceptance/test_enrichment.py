@@ -549,7 +549,11 @@ async def test_what_does_not_go_together_is_refused_by_name(plain: Memory) -> No
     for named, given in {
         "auto_tag: must be True or False": {"auto_tag": "yes"},
         "auto_supersede: must be True or False": {"auto_supersede": 1},
-        "auto_tag: does not go with if_exists": {"auto_tag": True, "key": "home", "if_exists": "replace"},
+        "auto_tag: cannot be combined with if_exists": {
+            "auto_tag": True,
+            "key": "home",
+            "if_exists": "replace",
+        },
         "wait": {"wait": 0},
         "notes": {"notes": "x"},
     }.items():

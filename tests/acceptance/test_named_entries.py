@@ -98,8 +98,8 @@ async def test_a_view_reads_and_changes_entries_of_its_scope_only(memory: Memory
     ("given", "problem"),
     [
         ({}, "entry_id: is missing"),
-        ({"entry_id": "x", "key": "home"}, "key: does not go with an id"),
-        ({"entry_id": "x", "scope": USER}, "scope: does not go with an id"),
+        ({"entry_id": "x", "key": "home"}, "key: cannot be combined with an id"),
+        ({"entry_id": "x", "scope": USER}, "scope: cannot be combined with an id"),
         ({"key": "home"}, "scope: is missing"),
         ({"scope": USER}, "key: is missing"),
         ({"scope": USER, "key": "é" * 257}, r"key: exceeds 512 bytes.*hash"),
@@ -378,7 +378,10 @@ async def test_of_many_at_once_one_wins_and_the_others_see_the_conflict(
         ({"expected_version": 7, "if_exists": "replace", "key": "k"}, "must be the version of an entry"),
         ({"expected_version": "7", "if_exists": "replace", "key": "k"}, "'7' is no version"),
         ({"expected_version": ABSENT}, "expected_version: needs a key"),
-        ({"expected_version": ABSENT, "key": "k", "if_exists": "keep"}, "does not go with if_exists='keep'"),
+        (
+            {"expected_version": ABSENT, "key": "k", "if_exists": "keep"},
+            "cannot be combined with if_exists='keep'",
+        ),
         ({"expected_version": "0" * 13, "key": "k"}, "is no version"),
         ({"expected_version": "6" * 13, "key": "k"}, "if_exists='error' changes no entry"),
         ({"expected_version": ABSENT, "key": "k", "detect_conflicts": True}, "detect_conflicts: does not go"),

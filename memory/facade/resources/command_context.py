@@ -90,7 +90,7 @@ class MemoryCommandContext:
         return {one: there[entry_id] for one, entry_id in ids.items() if entry_id in there}
 
     async def _resolve(self, named: Sequence[str]) -> list[NumberedItem | None]:
-        """Find what each text names. A view of some scopes has no numbers."""
+        """Find what each text names. A view of some scopes has no short ids."""
         if not self.access.hides:
             return await ShortIds(self.access).resolve_many(named)
         references = [reference_of(one) for one in named]
