@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from memory.domain import validation
 from memory.domain.conflicts import ConflictReport
@@ -150,6 +150,25 @@ class _WritePlan:
         """Return the write for a batch, with the mark of its request."""
         assert self.upsert is not None  # noqa: S101 - `_kind_of_write` says so
         return replace(self.upsert, request=mark)
+
+
+class HasAccess(Protocol):
+    """A memory, a view of it, a session or a resource."""
+
+    _access: Access
+
+
+def access_of(owner: HasAccess) -> Access:
+    """Return the access behind a memory, a view of it, a session or a resource."""
+    return owner._access
+
+
+def engine_of(owner: HasAccess) -> Engine:
+    """Return the open engine behind a memory, a view of it, a session or a resource.
+
+    Only on the event loop that opened it.
+    """
+    return owner._access.engine
 
 
 def _kind_of_write(plan: _WritePlan | None, own: WriteMode) -> Literal["plain", "upserts", "alone"]:
@@ -747,8 +766,8 @@ class Access:
             if asked is not None and flag(of, asked) and replaces:
                 raise InvalidInput(
                     of,
-                    f"cannot be combined with if_exists={if_exists!r}. Enrichment is for new entries; leave one"
-                    " of the two out",
+                    f"cannot be combined with if_exists={if_exists!r}. Enrichment is for new entries; leave"
+                    " one of the two out",
                 )
             if (
                 (getattr(self.config.enrichment, of) if asked is None else asked)
