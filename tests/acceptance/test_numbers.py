@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput
+from memory.domain.short_id import NumberedItem
 from memory.facade.memory import Memory
 from memory.facade.runtime.access import engine_of
-from memory.orchestrator.entries.short_ids import NumberedItem
 from tests.acceptance.support import USER, Clock, stores_of, watching
 from tests.support.depth import drawn
 from tests.support.numbered import History, misnumbered

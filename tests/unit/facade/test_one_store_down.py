@@ -15,9 +15,9 @@ import pytest
 from memory import DocumentPut, Memory
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.relation import Relation
 from memory.domain.session import Context
 from memory.facade.runtime.access import engine_of
-from memory.orchestrator.entries.relations import Relation
 
 TABLE = Path(__file__).parents[3] / "docs" / "backends.md"
 STORES = ("short", "mid", "long")
