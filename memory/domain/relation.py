@@ -1,4 +1,4 @@
-"""Links between entries, and what a walk of the graph returns."""
+"""Links between entries, and the results of reading their graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a short id, such as `#42`, names."""
+"""The result of resolving a short id, such as `#42`."""
 
 from __future__ import annotations
 
