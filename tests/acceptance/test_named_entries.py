@@ -384,7 +384,10 @@ async def test_of_many_at_once_one_wins_and_the_others_see_the_conflict(
         ),
         ({"expected_version": "0" * 13, "key": "k"}, "is no version"),
         ({"expected_version": "6" * 13, "key": "k"}, "if_exists='error' changes no entry"),
-        ({"expected_version": ABSENT, "key": "k", "detect_conflicts": True}, "detect_conflicts: does not go"),
+        (
+            {"expected_version": ABSENT, "key": "k", "detect_conflicts": True},
+            "detect_conflicts: cannot be combined",
+        ),
         ({"if_exists": "keep"}, "'keep' needs a key"),
     ],
     ids=str,

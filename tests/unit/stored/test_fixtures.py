@@ -120,7 +120,7 @@ async def test_a_store_of_an_earlier_version_opens(
 
 
 async def _format(memory: Any) -> str | None:
-    store = engine_of(memory).topology.homes[0]
+    store: Any = engine_of(memory).topology.homes[0]
     while not isinstance(store, BaseStore):
         store = store.inner
     return await store.read_format()
