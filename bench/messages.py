@@ -14,6 +14,7 @@ from typing import Any, Literal
 from bench.measure import Figure, seconds, side_by_side
 from bench.texts import sentences
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 
 CALLS, HELD, SESSIONS = 1_000, 10_000, 20
 ASKED = (
@@ -49,7 +50,7 @@ async def messages(folder: Path, rounds: int) -> list[Figure]:
             await session.append(
                 [{"role": "user", "content": f"{said[n % len(said)]} ({number}, {n})"} for n in range(each)]
             )
-        made = await seconds(memory._engine.conversations.passages.catch_up)
+        made = await seconds(engine_of(memory).conversations.passages.catch_up)
         modes: tuple[Literal["lexical", "semantic", "hybrid"], ...] = ("lexical", "semantic", "hybrid")
         found = [
             median(

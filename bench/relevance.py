@@ -27,6 +27,7 @@ from bench.measure import Figure, report
 from bench.placed import opened
 from bench.retrieval import AT_ONCE, OPEN, Way
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.retrieval.search import FoundEntry
 from memory.policies.question import read
 from memory.policies.ranking import calibration
@@ -352,7 +353,7 @@ async def calibrate(
     constants: dict[Mode, Calibration] = {}
     in_order, plain = corpora()
     async with opened(f"sqlite:///{folder / 'relevance.db'}", embedder) as memory:
-        used = memory._engine.embeddings._embedder
+        used = engine_of(memory).embeddings._embedder
         assert used is not None, "relevance is measured with an embedder"
         fingerprint = str(await used.fingerprint())
         modes: tuple[Mode, ...] = ("lexical", "semantic", "hybrid")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
-    from memory.orchestrator.entries.graph import Expansion
+    from memory.domain.relation import Expansion
 
 WIDTH, HEIGHT = 240, 40
 """The size of an entry's box, in pixels."""

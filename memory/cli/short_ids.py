@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memory.cli.command import Cli
+    from memory.domain.short_id import NumberedKind
     from memory.facade.memory import Memory
-    from memory.orchestrator.entries.short_ids import NumberedKind
 
 _NUMBER = re.compile(r"\s*#.*|\s*[0-9]{1,18}\s*", re.DOTALL)
 

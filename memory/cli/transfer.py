@@ -205,11 +205,11 @@ async def export(
     scope: OptionalScope = None,
     output: OutputOption = None,
 ) -> int:
-    """Write all entries as JSON Lines, with all that belongs to them.
+    """Write entries, sessions and documents as JSON Lines, for `memory import`.
 
     The output has every live entry, retired ones too, with its earlier versions and
-    relations, and the sessions. Artifacts are included whole, as base64. `memory
-    import` reads the output.
+    relations. It has the sessions with their messages, the artifacts as base64, and the
+    documents. The scratchpads are in the output only if no scope is named.
 
     Exits with 1 if there is nothing to export.
     """

@@ -180,7 +180,8 @@ def check_expectation(expected: object, if_exists: object) -> int | None:
         )
     if if_exists == "keep" and version is not None:
         raise InvalidInput(
-            "expected_version", "does not go with if_exists='keep', which changes no document that exists"
+            "expected_version",
+            "cannot be combined with if_exists='keep', which changes no document that exists",
         )
     return version
 

@@ -516,7 +516,7 @@ def whole_limit(value: object, *, default: int) -> int:
 def whole(field: str, value: object, *, least: int = 0) -> int:
     """Validate a whole number that is not below `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(field, f"must be a whole number, not below {least}")
+        raise InvalidInput(field, f"must be a whole number of at least {least}")
     return value
 
 

@@ -29,6 +29,7 @@ from memory.domain.shapes.registry import KEPT_WHOLE
 from memory.domain.validation import named_moment
 from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
+from memory.facade.runtime.access import engine_of
 from memory.facade.transfer.lines import BadLine, objects
 from memory.policies.window import arrange
 
@@ -129,7 +130,7 @@ async def import_chat(
     if (
         not is_there
         and not revive
-        and await memory._access.engine.conversations.sessions.is_deleted(memory._access.tenant, session_id)
+        and await engine_of(memory).conversations.sessions.is_deleted(memory.tenant, session_id)
     ):
         return ChatImport(session_id, len(messages), 0, len(messages))
     before = (await session.info()).message_count if is_there else 0

@@ -637,7 +637,7 @@ class Memory(AsyncContext, LoopBound):
         """
         wanted = id_of(entry_id)
         await self._access.require_entries([wanted])
-        return (await self._engine.enricher.load_enrichment(self.tenant, wanted))[1]
+        return (await self._access.engine.enricher.load_enrichment(self.tenant, wanted))[1]
 
     async def write_many(
         self,
@@ -822,7 +822,7 @@ class Memory(AsyncContext, LoopBound):
         """List the entries of a scope by age; 20 by default.
 
         The list's `cursor` asks for the next page of the same question; it is None at
-        the end. No entry is lost or comes twice, whichever writes happen between the
+        the end. No entry is missing or repeated, even if others write between the
         pages. With a filter that a store does not apply as a whole, a page may end
         early: it then has fewer entries, a cursor, and a note in `degraded`.
 
@@ -1096,7 +1096,7 @@ class Memory(AsyncContext, LoopBound):
 
         async def promote(mark: RequestMark | None) -> Entry:
             await self._access.require_entries([source])
-            return await self._engine.derivation.promote(
+            return await self._access.engine.derivation.promote(
                 self.tenant,
                 source,
                 target,
@@ -1159,7 +1159,7 @@ class Memory(AsyncContext, LoopBound):
 
         async def compact(mark: RequestMark | None) -> Entry:
             await self._access.require_entries(sources)
-            return await self._engine.derivation.compact(
+            return await self._access.engine.derivation.compact(
                 self.tenant,
                 sources,
                 calls,
@@ -1197,7 +1197,7 @@ class Memory(AsyncContext, LoopBound):
         """
         if rate is not None and real("rate", rate) <= 0:
             raise InvalidInput("rate", f"must be greater than 0, not {rate}. Omit it to set no limit")
-        return await self._engine.maintain(Allowance(length("budget", budget), rate))
+        return await self._access.engine.maintain(Allowance(length("budget", budget), rate))
 
     # -- shared ------------------------------------------------------------------------
 
@@ -1206,7 +1206,3 @@ class Memory(AsyncContext, LoopBound):
         memory = cls.__new__(cls)
         memory._access = access
         return memory
-
-    @property
-    def _engine(self) -> Engine:
-        return self._access.engine

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from memory.domain.errors import ForkedProcess
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import access_of, engine_of
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.lease import LOOKS
@@ -65,7 +66,7 @@ class Worker:
 
     async def run(self) -> None:
         """Run until `stop` is called."""
-        self._memory._access.check_process()
+        access_of(self._memory).check_process()
         rebuilding = asyncio.create_task(self._rebuild_words(), name="memory-words")
         try:
             await self._rounds()
@@ -86,13 +87,13 @@ class Worker:
 
     async def _rebuild_words(self) -> None:
         try:
-            await self._memory._engine.word_indexes.rebuild_outdated()
+            await engine_of(self._memory).word_indexes.rebuild_outdated()
         except Exception as error:  # noqa: BLE001 - the next start tries again after any error
             log.warning("word indexes were not rebuilt: %s", error)
 
     async def _round(self) -> SweepReport | None:
         try:
-            report = await self._memory._engine.maintain(self._allowance)
+            report = await engine_of(self._memory).maintain(self._allowance)
         except ForkedProcess:
             raise
         except Exception as error:  # noqa: BLE001 - the next round tries again after any error

@@ -210,7 +210,7 @@ class PendingAnswers:
 
 
 def refuse_line(error: Exception) -> JSONRPCError | None:
-    """Return the answer to a line that is no strict JSON; None if it has no id."""
+    """Return the answer to a line that is not strict JSON; None if it has no id."""
     first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
     if first is None or first["type"] != "json_invalid":
         return None

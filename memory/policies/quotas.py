@@ -98,7 +98,9 @@ class Quota(NamedModel):
             raise self._field_error("under", f"must be a path such as path:teams/red/, not a {kind} scope")
         for name in ("per", "scope_kinds", "artifact_bytes"):
             if name in self.model_fields_set:
-                raise self._field_error(name, "does not go with under, which counts one subtree. Omit it")
+                raise self._field_error(
+                    name, "cannot be combined with under, which counts one subtree. Omit it"
+                )
         if self.then == "evict":
             raise self._field_error(
                 "then", "'evict' needs a quota per scope: it evicts entries of the scope that was written to"

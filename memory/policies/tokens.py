@@ -132,7 +132,7 @@ class FunctionCounter:
         if isinstance(counted, bool) or not isinstance(counted, int) or counted < 0:
             raise InvalidInput(
                 "token_counter",
-                f"must return a whole number, not below 0; '{self.name}' returned {repr(counted)[:40]}",
+                f"must return a whole number of at least 0; '{self.name}' returned {repr(counted)[:40]}",
             )
         return counted
 

@@ -66,9 +66,11 @@ from memory.domain.entry import (
 from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.provenance import Provenance
+from memory.domain.relation import Density, Expansion, Graph, Relation, RelationPage
 from memory.domain.revert_report import RevertReport
 from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.scopes import ScopePage
+from memory.domain.scratchpad import Scratchpad
 from memory.domain.session import (
     Compaction,
     Context,
@@ -85,6 +87,7 @@ from memory.domain.session import (
     SessionState,
 )
 from memory.domain.shapes.tools import ToolFormat
+from memory.domain.short_id import NumberedItem, NumberedKind
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.domain.versions import ExpectedVersion
 from memory.facade.arguments import (
@@ -138,10 +141,6 @@ from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Callback
-from memory.orchestrator.entries.graph import Density, Expansion, Graph
-from memory.orchestrator.entries.relations import Relation, RelationPage
-from memory.orchestrator.entries.scratchpads import Scratchpad
-from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind
 from memory.orchestrator.maintenance.reindexing import ReindexReport
 from memory.orchestrator.maintenance.repair import StoreComparison
 from memory.orchestrator.maintenance.sweeps import SweepReport

@@ -13,6 +13,7 @@ from unittest.mock import patch
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Role
@@ -60,7 +61,7 @@ def contents(entries: Iterable[Entry]) -> list[str]:
 
 
 def stores_of(memory: Memory) -> tuple[Store, ...]:
-    return memory._engine.topology.stores
+    return engine_of(memory).topology.stores
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from unittest.mock import patch
 import pytest
 
 from memory import InvalidInput, Memory, QuotaExceeded
+from memory.facade.runtime.access import engine_of
 from memory.facade.transfer import artifact_lines
 from memory.facade.transfer.artifact_lines import ARTIFACT_FORMAT, CHUNK_FORMAT
 from memory.facade.transfer.importer import BadFile
@@ -116,7 +117,7 @@ async def test_artifacts_come_along_and_what_points_to_them_follows(
     again = await other.admin.import_(lines, same_ids=same_ids)
     assert (again.artifacts, again.imported, again.already_there, again.problems) == (0, 0, 4, [])
     assert await exported(other) == before
-    await assert_reserved(other._access.engine, other.tenant)
+    await assert_reserved(engine_of(other), other.tenant)
     async with other.for_tenant("another") as theirs:
         refused = await theirs.admin.import_(lines, same_ids=True)
         assert (refused.artifacts, await files(theirs)) == (0, {})
@@ -238,7 +239,7 @@ async def test_drawn_artifacts_come_back_and_of_a_damaged_one_nothing_stands(
             assert await pointing(there) == {
                 text: None if at == path else at for text, at in (await pointing(other)).items()
             }
-            await assert_reserved(there._access.engine, there.tenant)
+            await assert_reserved(engine_of(there), there.tenant)
             assert (await there.admin.import_(lines)).artifacts == 1
             assert await files(there) == whole
 
@@ -311,7 +312,7 @@ async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock:
     ) as memory:
         with pytest.raises(QuotaExceeded):
             await memory.admin.import_(lines)
-        assert await memory._access.engine.conversations.reservations.used_bytes(memory.tenant) == 0
+        assert await engine_of(memory).conversations.reservations.used_bytes(memory.tenant) == 0
     async with Memory(PLACED, clock=clock, artifacts={"max_bytes": 89}) as memory:
         report = await memory.admin.import_(lines)
         assert (report.artifacts, len(report.refused_lines), len(report.unlinked_lines)) == (1, 1, 2)
@@ -405,4 +406,4 @@ async def test_an_import_that_was_cut_off_is_repeated(plain: Memory, other: Memo
     assert (await files(plain), report.problems) == (await files(other), [])
     assert told[-1] == (len(lines), len(lines))
     assert told == sorted(told)
-    await assert_reserved(plain._access.engine, plain.tenant)
+    await assert_reserved(engine_of(plain), plain.tenant)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.facade.transfer.importer import BadFile
 from memory.formats import export_messages
 from memory.orchestrator.storage.topology import leaves_of
@@ -39,13 +40,13 @@ async def other(clock: Clock) -> AsyncIterator[Memory]:
 async def _sound(memory: Memory) -> AsyncIterator[None]:
     """Whatever a test does: what is named is there, and nothing else."""
     yield
-    archive = memory._access.engine.topology.archive
+    archive = engine_of(memory).topology.archive
     assert [problem for leaf in leaves_of(archive) for problem in await unsound(leaf)] == []
 
 
 async def stored(memory: Memory) -> str:
     return await everything(
-        *[leaf for store in memory._access.engine.topology.homes for leaf in leaves_of(store)]
+        *[leaf for store in engine_of(memory).topology.homes for leaf in leaves_of(store)]
     )
 
 
@@ -171,7 +172,7 @@ async def test_exports_and_imports_carry_it(memory: Memory, other: Memory, same_
         report = await other.admin.import_(lines, same_ids=same_ids)
         assert report.refused_lines == []
         assert await seen(other) == await seen(memory)
-        assert await unsound(other._access.engine.topology.archive) == []
+        assert await unsound(engine_of(other).topology.archive) == []
     assert report.events == 0
     await memory.session("s1").delete()
     await memory.admin.import_(lines)
@@ -194,4 +195,4 @@ async def test_what_an_export_lacks_is_refused_and_not_made_up(memory: Memory, o
     ]
     with pytest.raises(BadFile, match="data: does not match its digest"):
         await other.admin.import_(damaged)
-    assert await unsound(other._access.engine.topology.archive) == []
+    assert await unsound(engine_of(other).topology.archive) == []

@@ -16,6 +16,7 @@ import pytest
 
 from memory import Conflict, InvalidInput, LegalHoldActive, NotFound, QuotaExceeded
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.conversations.blobs import manifests
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
 from memory.ports.query import Query, Tenant
@@ -27,7 +28,7 @@ config = keeping_bytes()
 
 async def chunks(memory: Memory) -> int:
     """How many chunks and manifests stand."""
-    archive = memory._access.engine.topology.archive
+    archive = engine_of(memory).topology.archive
     return sum(
         [
             len((await archive.query(Query(kind, Tenant(memory.tenant)))).records)
@@ -75,7 +76,7 @@ async def test_an_artifact_is_put_read_replaced_and_deleted(memory: Memory) -> N
     assert again.id != first.id
     assert await memory.artifacts.get(first.id) is None
     assert await chunks(memory) == 3
-    assert await memory._access.engine.conversations.reservations.used_bytes(memory.tenant) == 5
+    assert await engine_of(memory).conversations.reservations.used_bytes(memory.tenant) == 5
 
 
 @pytest.mark.behaviour("D6")
@@ -99,8 +100,7 @@ async def test_what_is_large_comes_back_whole_however_it_is_handed_in(memory: Me
     with pytest.raises(InvalidInput, match="limit"):
         await memory.artifacts.read(artifact.id, limit=72_002)
     assert (
-        await memory._access.engine.conversations.reservations.used_bytes(memory.tenant)
-        == len(data) - 3_000_000
+        await engine_of(memory).conversations.reservations.used_bytes(memory.tenant) == len(data) - 3_000_000
     )
 
 
@@ -155,7 +155,7 @@ async def test_an_artifact_ends_with_its_session_and_no_other_tenant_sees_it(mem
         last = await memory.artifacts.put("s2", "a", b"last")
         await memory.admin.erase_tenant()
         assert await memory.artifacts.get(last.id) is None
-        assert await memory._access.engine.conversations.reservations.used_bytes(memory.tenant) == 0
+        assert await engine_of(memory).conversations.reservations.used_bytes(memory.tenant) == 0
         assert await another.artifacts.read(theirs.id) == b"theirs"
 
 
@@ -293,7 +293,7 @@ async def test_what_is_too_large_is_refused_and_leaves_nothing(config: dict[str,
                 await memory.artifacts.put("s1", "a", data)
         assert await memory.artifacts.read(kept.id) == b"x" * 1_000
         assert await chunks(memory) == 2
-        assert await memory._access.engine.conversations.reservations.used_bytes(memory.tenant) == 1_000
+        assert await engine_of(memory).conversations.reservations.used_bytes(memory.tenant) == 1_000
 
 
 # -- entries that point to artifacts ---------------------------------------------------

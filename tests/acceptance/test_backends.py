@@ -18,6 +18,7 @@ import pytest
 from memory import Memory
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.topology import Topology
@@ -214,7 +215,7 @@ async def test_what_is_short_lived_begins_in_short_and_what_must_last_in_mid(tmp
         turn = await memory.write("a turn", scope=SESSION)
         facts = [await memory.write(f"fact {n}", scope=USER, consistency="replicated") for n in range(2)]
         await memory.relations.relate(facts[0].id, "supports", facts[1].id)
-        stores = memory._engine.topology.serving
+        stores = engine_of(memory).topology.serving
         kept = {
             tier: (await store.count(Query(RELATIONS, Tenant("default")))).records
             for tier, store in stores.items()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory, Message, QuotaExceeded
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.conversations.blobs.balances import balance_key
 from memory.orchestrator.storage.collections import RESERVATIONS
 from tests.acceptance.support import Clock
@@ -49,14 +50,14 @@ async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
         config, clock=clock, quotas=[{"name": "files", "per": "tenant", "artifact_bytes": MOST}]
     ) as opened:
         yield opened
-        await assert_reserved(opened._access.engine, opened.tenant)
+        await assert_reserved(engine_of(opened), opened.tenant)
 
 
 @pytest.fixture
 def damaged(memory: Memory, config: dict[str, Any]) -> Callable[[], Awaitable[None]]:
     """Damages the balance."""
     return lambda: damage(
-        memory._access.engine.topology.archive,
+        engine_of(memory).topology.archive,
         config["tiers"]["mid"],
         RESERVATIONS,
         balance_key(memory.tenant),
@@ -70,7 +71,7 @@ def part(word: str) -> Message:
 
 
 async def reserved(memory: Memory) -> int:
-    return await memory._access.engine.conversations.reservations.used_bytes(memory.tenant)
+    return await engine_of(memory).conversations.reservations.used_bytes(memory.tenant)
 
 
 async def test_a_damaged_balance_stops_neither_writes_nor_erasures(

@@ -113,7 +113,7 @@ async def test_what_does_not_go_together_is_refused_by_name(memory: Memory) -> N
         "resolve: needs detect_conflicts=True": {"resolve": lambda draft, entries: "keep"},
         "resolve: must be a function": {"detect_conflicts": True, "resolve": "supersede"},
         "detect_conflicts: must be True or False": {"detect_conflicts": 1},
-        "detect_conflicts: does not go with": {
+        "detect_conflicts: cannot be combined with": {
             "detect_conflicts": True,
             "key": "home",
             "if_exists": "replace",

@@ -14,6 +14,7 @@ from memory.commands import Result
 from memory.commands.escape import unescape_text
 from memory.commands.run import answer
 from memory.domain.scope import Scope
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.advisor import Prompt
 from memory.ports.query import Query
@@ -601,7 +602,7 @@ async def test_an_entry_points_to_an_artifact_which_is_shown_with_it_and_may_the
     assert (await added(memory, add.replace(report.id, "2"), conversation="talk")).artifact_id == report.id
     assert (await said(memory, f"/mem read {report.id}", scope=OTHER_USER)).startswith("ERR: ")
     with patch.object(
-        memory._engine.conversations.manifests, "get", side_effect=StoreUnavailable("s", "is away")
+        engine_of(memory).conversations.manifests, "get", side_effect=StoreUnavailable("s", "is away")
     ):
         [lacking] = await run(memory, f"/mem entry {named}")
     assert (lacking.is_error, lacking.cacheable, "artifact: " in lacking.text) == (

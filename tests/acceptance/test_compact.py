@@ -8,6 +8,7 @@ import pytest
 
 from memory import CompactionError, Conflict, Entry, InvalidInput, NotFound, Scope, TokenThreshold
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.ports.contract.cells import cells
 from memory.ports.record import Record
 from memory.ports.store import Store
@@ -312,7 +313,7 @@ async def test_a_late_check_of_the_sources_spares_a_result_that_replaced_them(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources = [(await memory.write(text, scope=USER)).id for text in ("one", "two")]
-    engine, put = memory._engine, memory._engine.placement.write_one
+    engine, put = engine_of(memory), engine_of(memory).placement.write_one
     unconfirmed: list[tuple[Store, Record]] = []
 
     async def write_one(name: str, store: Store, write: Write) -> Outcome:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from memory import Entry, Filter, InvalidInput, Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.key_locks import KeyLocks
 from memory.ports.record import Key
 from memory.ports.store import Store
@@ -77,7 +78,7 @@ async def test_an_entry_that_is_changed_before_its_turn_is_judged_anew(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, goes = await _write(memory, "kept", "draft"), await _write(memory, "goes", "draft")
-    derivatives = memory._engine.derivatives
+    derivatives = engine_of(memory).derivatives
     delete_at, changed = derivatives.delete_at, set[str]()
 
     async def change_first(at: Mapping[Key, int], store: Store) -> object:
@@ -86,7 +87,7 @@ async def test_an_entry_that_is_changed_before_its_turn_is_judged_anew(
             await memory.update(key.id, metadata={"kind": "final"} if key.id == kept.id else {"n": 1})
         return await delete_at(at, store)
 
-    monkeypatch.setattr(memory._engine.deletion, "key_locks", KeyLocks())  # as of another process
+    monkeypatch.setattr(engine_of(memory).deletion, "key_locks", KeyLocks())  # as of another process
     monkeypatch.setattr(derivatives, "delete_at", change_first)
     assert (await memory.entries.delete_many(DRAFT)).deleted == 1
     assert changed == {kept.id, goes.id}

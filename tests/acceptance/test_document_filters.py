@@ -13,6 +13,7 @@ import pytest
 from memory import DocumentInfo, Filter, InvalidInput, LegalHoldActive
 from memory.domain.filters import Comparison, holds, value_at
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.documents import documents
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import OTHER_USER, USER, Clock
@@ -162,7 +163,7 @@ async def test_the_opposite_of_an_empty_filter_chooses_nothing(memory: Memory, g
 async def test_a_page_of_few_among_many_ends_early_and_says_so(memory: Memory) -> None:
     for number in range(120):
         await memory.documents.put(USER, f"k{number:03}", {"o": [number % 60]})
-    placement = memory._engine.placement
+    placement = engine_of(memory).placement
     placement.settings = replace(placement.settings, filter_rows=10)
     rare = Filter.value("o").contains(7)
     page = await memory.documents.list(USER, filter=rare)

@@ -33,6 +33,7 @@ from memory.domain import document as domain
 from memory.domain.errors import CorruptRecord, Forbidden
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.documents import documents
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
 from memory.ports.query import Everywhere, Query
@@ -68,7 +69,7 @@ VALUES: list[Any] = [
 
 async def stored(memory: Memory) -> list[int]:
     """How many documents and how many of their chunks are stored."""
-    archive = memory._access.engine.topology.archive
+    archive = engine_of(memory).topology.archive
     return [(await archive.count(Query(c, Everywhere()))).records for c in (DOCUMENTS, DOCUMENT_CHUNKS)]
 
 
@@ -307,7 +308,7 @@ async def test_documents_are_iterated_page_by_page(memory: Memory) -> None:
 async def test_a_document_without_a_chunk_stops_no_list(memory: Memory) -> None:
     """It is counted as damaged, and all others are listed, exported and deleted."""
     await memory.documents.put(USER, "b", {"n": 1, "text": "x" * 300_000})
-    archive = memory._access.engine.topology.archive
+    archive = engine_of(memory).topology.archive
     (chunk,) = (await archive.query(Query(DOCUMENT_CHUNKS, Everywhere()))).records
     assert isinstance(chunk, Record)
     await archive.apply([Delete(DOCUMENT_CHUNKS, chunk.key, chunk.version, AtVersion(chunk.version))])
@@ -570,7 +571,7 @@ async def test_wrong_input_is_refused_before_a_store_is_touched(plain: Memory) -
 
 
 async def test_a_store_that_keeps_no_groups_is_no_home(plain: Memory) -> None:
-    store = plain._access.engine.topology.archive
+    store = engine_of(plain).topology.archive
     from dataclasses import replace
 
     lesser = replace(store.capabilities, atomic=False, grouped=False)
@@ -721,7 +722,7 @@ async def test_a_group_that_is_cut_off_at_any_call_is_kept_whole_or_not_at_all(
     memory: Memory, clock: Clock, large: bool
 ) -> None:
     """The process stops before or after each call of a store; sweeps leave no chunks."""
-    placement = memory._access.engine.placement
+    placement = engine_of(memory).placement
     write = placement.write
     value = "v" * 300_000 if large else "v"
     seen: dict[tuple[int, bool], Any] = {}
@@ -758,7 +759,7 @@ async def test_a_group_that_is_cut_off_at_any_call_is_kept_whole_or_not_at_all(
 
 @pytest.mark.nightly
 async def test_a_hundred_thousand_keys_are_listed_in_order(memory: Memory) -> None:
-    count, engine = 100_000, memory._access.engine
+    count, engine = 100_000, engine_of(memory)
     keys = [f"key/{number * 7_919 % count:06}" for number in range(count)]
     for start in range(0, count, 50):
         some = [

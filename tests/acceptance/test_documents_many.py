@@ -44,7 +44,7 @@ async def test_keep_leaves_and_returns_the_document_that_is_there(memory: Memory
     clock.advance(2 * HOUR)
     await documents.put(USER, "soon", 2, if_exists="keep")
     assert await value_of(memory, "soon") == 2
-    with pytest.raises(InvalidInput, match="expected_version: does not go with if_exists='keep'"):
+    with pytest.raises(InvalidInput, match="expected_version: cannot be combined with if_exists='keep'"):
         await documents.put(USER, "k", 4, if_exists="keep", expected_version=first.version)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from memory import Entry, InvalidInput, Memory, MemoryTiersError, NotFound, Scope, WriteReport
 from memory.domain.enrichment import AdviceCost, AutoSupersede, AutoTag, Enrichment
+from memory.facade.runtime.access import engine_of
 from memory.ports.advisor import Advice, Prompt
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock, watching
 
@@ -62,7 +63,7 @@ async def contents(memory: Memory, scope: Scope) -> set[str]:
 async def owed(memory: Memory) -> int:
     """How many records owe a step, once what is delivered behind writes has been."""
     await memory.admin.flush()
-    return await memory._engine.maintenance.count_pending()
+    return await engine_of(memory).maintenance.count_pending()
 
 
 # -- tags ------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ async def test_a_write_waits_for_no_advisor(config: dict[str, Any], clock: Clock
         assert written.auto_tag is not None
         assert written.auto_tag.note == "still pending"
         hangs.set()
-        await memory._engine.enricher.drain()
+        await engine_of(memory).enricher.drain()
         for one in (entry, written.entry):
             told = (await memory.enrichment(one.id)).auto_tag
             assert told is not None
@@ -415,7 +416,7 @@ async def test_an_entry_that_has_changed_since_supersedes_nothing(
             await memory.delete(entry.id)
         edited = await memory.get(entry.id)
         goes_on.set()
-        await memory._engine.enricher.drain()
+        await engine_of(memory).enricher.drain()
         assert await memory.get(old.id) == old
         assert await memory.relations.find(source_id=entry.id) == []
         assert await owed(memory) == 0
@@ -549,7 +550,11 @@ async def test_what_does_not_go_together_is_refused_by_name(plain: Memory) -> No
     for named, given in {
         "auto_tag: must be True or False": {"auto_tag": "yes"},
         "auto_supersede: must be True or False": {"auto_supersede": 1},
-        "auto_tag: does not go with if_exists": {"auto_tag": True, "key": "home", "if_exists": "replace"},
+        "auto_tag: cannot be combined with if_exists": {
+            "auto_tag": True,
+            "key": "home",
+            "if_exists": "replace",
+        },
         "wait": {"wait": 0},
         "notes": {"notes": "x"},
     }.items():

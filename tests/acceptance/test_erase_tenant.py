@@ -11,6 +11,7 @@ import pytest
 
 from memory.domain.session import ErasedTenant
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.maintenance.tenant_erasure import TenantErasure
 from memory.orchestrator.storage.collections import (
     COUNTERS,
@@ -64,7 +65,7 @@ async def fill(memory: Memory, word: str) -> None:
     await memory.documents.put(USER, word, {"said": word}, metadata={"of": word})
     await memory.documents.put(USER, f"{word} at length", word.encode() * 60_000)
     await memory.write_with_report(f"Ada says {word}", scope=USER, auto_tag=True)  # which stays owed
-    if memory._engine.conversations.passages.lexical_only_reason is None:
+    if engine_of(memory).conversations.passages.lexical_only_reason is None:
         await memory.admin.embed_messages()
     await memory.admin.sweep()
     await memory.admin.flush()
@@ -80,7 +81,7 @@ async def standing(memory: Memory, tenant: str) -> Counter[tuple[str, str]]:
 
 async def rows(memory: Memory, types: frozenset[RowType]) -> list[tuple[str, str, Any]]:
     found = list[tuple[str, str, Any]]()
-    for leaf in memory._engine.topology.leaves:
+    for leaf in engine_of(memory).topology.leaves:
         for collection in KINDS.collections:
             page = await leaf.query(
                 Query(collection, Everywhere(), roles=frozenset(Role), types=types, limit=1_000)
@@ -107,7 +108,7 @@ async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_rec
         missing = {kind.collection.name for kind in KINDS if kind.collection not in ENGINES_OWN} - there
         no_meaning = (
             {PASSAGES.name}
-            if memory._engine.conversations.passages.lexical_only_reason is not None
+            if engine_of(memory).conversations.passages.lexical_only_reason is not None
             else set()
         )
         assert missing == {HOLDS.name} | no_meaning, "of every kind: what is held is not erased"
@@ -120,7 +121,7 @@ async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_rec
         left = await standing(memory, memory.tenant)
         assert {name for name, _ in left} == {kind.name for kind in STAYS}
         assert sorted(left.values()) == sorted(STAYS.values())
-        assert await memory._engine.conversations.reservations.used_bytes(memory.tenant) == 0
+        assert await engine_of(memory).conversations.reservations.used_bytes(memory.tenant) == 0
         every = frozenset(RowType)
         assert not [
             row

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memory import Entry, Filter, InvalidInput, Memory
+from memory.facade.runtime.access import engine_of
 from tests.acceptance.support import OTHER_USER, START, USER, Clock
 
 RARE = Filter.metadata("kind") == {"of": "rare"}
@@ -32,7 +33,7 @@ async def _written(memory: Memory, clock: Clock, moments: int) -> list[Entry]:
 
 
 def _check_at_most(memory: Memory, rows: int, page: int) -> None:
-    placement = memory._engine.placement
+    placement = engine_of(memory).placement
     placement.settings = replace(placement.settings, filter_rows=rows, page=page)
 
 

@@ -16,6 +16,7 @@ import pytest
 from memory import ABSENT, BlockingMemory, Conflict, InvalidInput, Memory, VersionConflict
 from memory.domain.message import Message, Role
 from memory.facade.chat_files import export_chat, import_chat, read_messages
+from memory.facade.runtime.access import engine_of
 from memory.formats import FORMATS, export_messages, import_messages
 from memory.policies.tokens import DefaultCounter
 from tests.acceptance.conftest import keeping_bytes
@@ -479,7 +480,7 @@ async def test_state_is_checked_before_anything_is_stored(memory: Memory) -> Non
 
 async def test_messages_that_come_with_a_state_are_stored_with_it_or_not_at_all(memory: Memory) -> None:
     session = memory.session("s1")
-    if not memory._engine.topology.archive.capabilities.atomic:
+    if not engine_of(memory).topology.archive.capabilities.atomic:
         with pytest.raises(InvalidInput, match="can store 1 at once, not 2"):
             await session.append([{"role": "user", "content": "hi"}] * 2, state={"a": 1})
         assert (await session.context()).messages == []

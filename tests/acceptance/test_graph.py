@@ -10,8 +10,8 @@ from collections import deque
 import pytest
 
 from memory import Entry, InvalidInput, NotFound
+from memory.domain.relation import Expansion
 from memory.facade.memory import Memory
-from memory.orchestrator.entries.graph import Expansion
 from tests.acceptance.support import DAY, HOUR, OBJECT, OTHER_USER, SESSION, USER, Clock
 
 

@@ -21,6 +21,7 @@ from memory import (
     NotFound,
     Scope,
 )
+from memory.facade.runtime.access import engine_of
 from tests.acceptance.support import DAY, HOUR, USER, Clock, left_in
 
 Place = Callable[[Memory, Entry], Awaitable[object]]
@@ -332,13 +333,15 @@ async def test_holds_are_told_and_the_same_hold_stands_once(memory: Memory, cloc
 
 
 async def test_a_hold_holds_nothing_of_another_tenant_scope_or_user(memory: Memory) -> None:
-    theirs = await memory._engine.entries.write("theirs", EntryDraft(scope=Scope.user("ada"), content="text"))
+    theirs = await engine_of(memory).entries.write(
+        "theirs", EntryDraft(scope=Scope.user("ada"), content="text")
+    )
     entry = await memory.write("text", scope="user:ada")
     await memory.admin.legal_holds.add("case", reason="r", user="ad")
     await memory.admin.legal_holds.add("case", reason="r", scope="session:ada")
     assert await memory.delete(entry.id)
     await memory.admin.legal_holds.add("case", reason="r", tenant=True)
-    assert await memory._engine.deletion.delete("theirs", theirs.id)
+    assert await engine_of(memory).deletion.delete("theirs", theirs.id)
 
 
 async def test_a_hold_that_is_over_nothing_or_over_two_things_is_refused(plain: Memory) -> None:

@@ -19,8 +19,7 @@ from pydantic import BaseModel
 
 from memory import DocumentDelete, DocumentPut, Memory, Session
 from memory.commands.run import Result
-from memory.orchestrator.entries.graph import Graph
-from memory.orchestrator.entries.relations import Relation
+from memory.domain.relation import Graph, Relation
 from tests.acceptance.conftest import DEFAULT, _on_servers, asked
 from tests.acceptance.support import DAY, Clock
 from tests.support.depth import FIRST_SEED, NIGHTLY

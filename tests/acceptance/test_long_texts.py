@@ -11,6 +11,7 @@ import pytest
 
 from memory import Scope
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRY_PASSAGES
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock
 from tests.support.long_texts import ABOUT, astray, long_text, rows
@@ -32,7 +33,7 @@ async def _others(memory: Memory, scope: Scope) -> None:
 
 
 async def _passages(memory: Memory) -> int:
-    return sum([len(await rows(leaf, ENTRY_PASSAGES)) for leaf in memory._engine.topology.leaves])
+    return sum([len(await rows(leaf, ENTRY_PASSAGES)) for leaf in engine_of(memory).topology.leaves])
 
 
 @pytest.mark.parametrize("scope", [USER, SESSION])
@@ -47,20 +48,20 @@ async def test_a_sentence_at_the_end_of_a_long_text_is_found_while_it_is_said(
         part = hits[0].explanation["part"]
         assert part["number"] == part["of"]
         assert KITTEN in told.content[slice(*part["characters"])]
-        assert await astray(memory._engine) == []
+        assert await astray(engine_of(memory)) == []
 
         await memory.update(told.id, tags=["diary", "old"])
         assert (await _found(memory, scope, mode="semantic"))[0] == told.id
         await memory.admin.move([told.id], "long")
         assert (await _found(memory, scope))[0] == told.id
-        assert await astray(memory._engine) == []
+        assert await astray(engine_of(memory)) == []
 
         await memory.update(told.id, content=long_text("money"))
         assert (await _found(memory, scope))[:1] != [told.id]
-        assert await astray(memory._engine) == []
+        assert await astray(engine_of(memory)) == []
         await memory.update(told.id, content=KITTEN)
         assert (await _found(memory, scope))[0] == told.id
-        assert await astray(memory._engine) == []
+        assert await astray(engine_of(memory)) == []
 
 
 async def test_filters_validity_and_expiry_hold_for_what_a_part_is_found_by(
@@ -101,7 +102,7 @@ async def test_nothing_is_left_of_the_parts_of_what_was_deleted_or_erased(
         one = await memory.write(long_text("money", KITTEN), scope=SESSION)
         copy = await memory.promote(one.id, USER)
         assert (await _found(memory, USER))[0] == copy.id
-        assert await astray(memory._engine) == []
+        assert await astray(engine_of(memory)) == []
         await memory.delete(one.id)
         assert (await _found(memory, USER))[0] == copy.id
         assert await _passages(memory) < 3 * its
@@ -110,4 +111,4 @@ async def test_nothing_is_left_of_the_parts_of_what_was_deleted_or_erased(
         await memory.delete(kept.id)
         assert await _passages(memory) == 0
         await memory.admin.sweep()
-        assert await memory._engine.maintenance.count_pending() == 0
+        assert await engine_of(memory).maintenance.count_pending() == 0

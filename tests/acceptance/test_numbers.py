@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput
+from memory.domain.short_id import NumberedItem
 from memory.facade.memory import Memory
-from memory.orchestrator.entries.short_ids import NumberedItem
+from memory.facade.runtime.access import engine_of
 from tests.acceptance.support import USER, Clock, stores_of, watching
 from tests.support.depth import drawn
 from tests.support.numbered import History, misnumbered
@@ -83,7 +84,7 @@ async def test_a_number_ends_with_its_entry_and_is_given_to_no_other(memory: Mem
     await memory.admin.erase_tenant()
     fifth = await memory.write("five", scope=USER)
     assert await memory.short_ids.of([fifth.id, fourth.id]) == {fifth.id: 5}, "a tenant's end keeps the count"
-    assert await misnumbered(memory._access.engine) == []
+    assert await misnumbered(engine_of(memory)) == []
 
 
 @pytest.mark.behaviour("D114")
@@ -134,7 +135,7 @@ async def test_a_number_ends_with_its_artifact_and_is_given_to_no_other(memory: 
     await memory.sessions.create("talk")
     ids.append((await memory.artifacts.put("talk", "a", b"two")).id)
     assert await memory.short_ids.of(ids, kind="artifact") == {ids[4]: 5}, "a tenant's end keeps the count"
-    assert await misnumbered(memory._access.engine) == []
+    assert await misnumbered(engine_of(memory)) == []
 
 
 async def test_an_artifact_that_is_imported_gets_a_new_number(memory: Memory) -> None:
@@ -169,6 +170,6 @@ async def test_numbers_are_right_after_processes_drew_deleted_and_erased_at_once
     """Two processes, but where the stores are the process' own."""
     async with Memory(config) as memory, Memory(config) as other:
         shared = all(store.capabilities.shared or store.capabilities.durable for store in stores_of(memory))
-        history = History(seed, [memory._access.engine, (other if shared else memory)._access.engine])
+        history = History(seed, [engine_of(memory), engine_of(other if shared else memory)])
         await history.played()
         assert await history.ended() == []

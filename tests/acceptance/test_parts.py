@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory, Message, NotFound, QuotaExceeded
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.storage.topology import leaves_of
 from memory.ports.query import Query, Tenant
@@ -35,7 +36,7 @@ async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
         config, clock=clock, quotas=[{"name": "files", "per": "tenant", "artifact_bytes": MOST}]
     ) as opened:
         yield opened
-        engine = opened._access.engine
+        engine = engine_of(opened)
         assert [
             problem for leaf in leaves_of(engine.topology.archive) for problem in await unsound(leaf)
         ] == []
@@ -52,12 +53,12 @@ def part(word: str, size: int = PART) -> str:
 
 
 async def reserved(memory: Memory) -> int:
-    return await memory._access.engine.conversations.reservations.used_bytes(memory.tenant)
+    return await engine_of(memory).conversations.reservations.used_bytes(memory.tenant)
 
 
 async def stored(memory: Memory) -> list[int]:
     """How many chunks stand, and events of logs."""
-    archive = memory._access.engine.topology.archive
+    archive = engine_of(memory).topology.archive
     return [
         len((await archive.query(Query(kind, Tenant(memory.tenant), limit=500))).records)
         for kind in (ARTIFACTS, MESSAGES)
@@ -115,7 +116,7 @@ async def test_a_message_without_room_is_refused_by_name_and_nothing_of_it_is_st
     async with memory.for_tenant("another") as another:
         await another.session("s1").append(user(part("theirs", 3 * PART)))
         assert await reserved(another) == 3 * PART
-        await assert_reserved(another._access.engine, another.tenant)
+        await assert_reserved(engine_of(another), another.tenant)
 
 
 async def test_what_a_message_is_changed_to_counts_and_is_not_refused(memory: Memory, clock: Clock) -> None:
@@ -206,4 +207,4 @@ async def test_an_import_counts_what_it_brings_and_stops_where_there_is_no_room(
             part("b"),
             part("c"),
         ]
-        await assert_reserved(another._access.engine, another.tenant)
+        await assert_reserved(engine_of(another), another.tenant)

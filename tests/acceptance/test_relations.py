@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from memory import Conflict, Entry, InvalidInput
+from memory.domain.relation import Relation
 from memory.domain.relation_labels import LABELS
 from memory.facade.memory import Memory
-from memory.orchestrator.entries.relations import Relation
 from tests.acceptance.support import HOUR, SESSION, USER, Clock
 
 

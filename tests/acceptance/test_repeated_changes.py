@@ -512,7 +512,7 @@ async def test_a_repeated_reversion_spares_later_writes(memory: Memory) -> None:
     again = await memory.admin.revert_source(source="web", request_id="r1")
     assert again.of("retired") == []
     assert await memory.retrieve(ADA) == [new]
-    with pytest.raises(InvalidInput, match=r"^request_id: does not go with dry_run"):
+    with pytest.raises(InvalidInput, match=r"^request_id: cannot be combined with dry_run"):
         await memory.admin.revert_source(source="web", dry_run=True, request_id="r2")
 
 

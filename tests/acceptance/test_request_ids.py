@@ -11,6 +11,7 @@ import pytest
 
 from memory import ABSENT, Conflict, Entry, InvalidInput, NotFound, PartialWrite, RejectedByGate, Scope
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import REQUESTS
 from memory.orchestrator.storage.requests import BegunRequest, Requests
 from memory.ports.query import Eq, Everywhere, Query
@@ -44,7 +45,7 @@ BOTH = pytest.mark.usefixtures("ending")
 
 
 async def records(memory: Memory) -> int:
-    archive = memory._engine.topology.archive
+    archive = engine_of(memory).topology.archive
     return (await archive.count(Query(REQUESTS, Everywhere()))).records
 
 
@@ -66,7 +67,7 @@ async def test_the_result_is_noted_without_content(memory: Memory) -> None:
     await memory.update(made.id, content="Faro", expires_at=DAY, request_id="r1")
     await memory.entries.invalidate(made.id, request_id="r1")
     await memory.delete(made.id, request_id="r1")
-    archive = memory._engine.topology.archive
+    archive = engine_of(memory).topology.archive
     page = await archive.query(Query(REQUESTS, Everywhere(), Eq("status", "done")))
     assert len(page.records) == 4
     for word in ("Lisbon", "Porto", "Faro", "u1", "r1"):

@@ -11,6 +11,7 @@ import pytest
 
 from memory import InvalidInput, LegalHoldActive, ScratchpadFull
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.entries import scratchpads
 from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.ports.query import Query, within
@@ -63,7 +64,7 @@ async def test_clearing_empties_one_scratchpad_and_it_goes_on(memory: Memory, cl
     await memory.scratchpads.append("three", agent="a")
     assert lines((await memory.scratchpads.read("a")).content) == ["three"]
     assert lines((await memory.scratchpads.read("b")).content) == ["other"]
-    archive = memory._access.engine.topology.archive
+    archive = engine_of(memory).topology.archive
     there = await archive.query(Query(SCRATCHPADS, within(Partition(memory.tenant, "scratchpad:a"))))
     assert len(there.records) == 2, "what was cleared is deleted: the clearing and what came behind it stand"
 

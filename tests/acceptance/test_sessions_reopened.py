@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory import Memory, NotFound
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import SESSIONS
 from memory.orchestrator.storage.session_keys import session_key
 from memory.ports.writes import Delete, Newer
@@ -19,7 +20,7 @@ from tests.acceptance.test_sessions import SYSTEM, history, summary, user, windo
 
 def _as_another_process(memory: Memory) -> None:
     """From now on nothing is remembered of any session."""
-    sessions = memory._engine.conversations.sessions
+    sessions = engine_of(memory).conversations.sessions
     sessions._logs.clear()
     sessions._told.clear()
 
@@ -81,7 +82,7 @@ async def test_what_is_done_with_a_session_needs_one_and_is_told_by_its_record(
 async def test_what_was_said_in_a_session_whose_record_is_gone_is_no_session(memory: Memory) -> None:
     await memory.session("s1").append(user("a lost word", "u1"))
     await memory.session("s2").append(user("another word", "u1"))
-    store, key = memory._engine.topology.archive, session_key(memory.tenant, "s1")
+    store, key = engine_of(memory).topology.archive, session_key(memory.tenant, "s1")
     (outcome,) = await store.apply([Delete(SESSIONS, key, version=2**62, when=Newer())])
     assert outcome.applied
     _as_another_process(memory)

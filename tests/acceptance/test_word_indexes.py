@@ -17,6 +17,7 @@ import pytest
 
 from memory.facade.memory import Memory
 from memory.facade.runtime import background as upkeep
+from memory.facade.runtime.access import engine_of
 from memory.ports import lexical
 from memory.ports.text import TOKENIZER, fold, words
 from tests.acceptance.support import USER
@@ -69,7 +70,7 @@ async def test_after_opening_words_of_an_earlier_tokenizer_are_made_anew(
 
 
 async def _is_noted(memory: Memory) -> bool:
-    return await memory._engine.word_indexes.rebuild_outdated() == []
+    return await engine_of(memory).word_indexes.rebuild_outdated() == []
 
 
 async def test_a_repair_makes_them_anew_and_another_opening_has_nothing_to_do(filled: dict[str, Any]) -> None:
@@ -77,9 +78,9 @@ async def test_a_repair_makes_them_anew_and_another_opening_has_nothing_to_do(fi
         assert await found(memory) != list(WRITTEN)
         assert any(one.problems for one in await memory.admin.audit(repair=True))
         assert await found(memory) == list(WRITTEN)
-        await memory._engine.word_indexes.rebuild_outdated()
+        await engine_of(memory).word_indexes.rebuild_outdated()
     async with Memory(filled | {"durations": {"sweep_every": "0s"}}) as memory:
-        assert await memory._engine.word_indexes.rebuild_outdated() == []
+        assert await engine_of(memory).word_indexes.rebuild_outdated() == []
 
 
 def test_other_words_have_another_version() -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from memory import Memory
 from memory.domain.errors import StoreError
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.placement import Placement
 from tests.support.delivered import undelivered
 
@@ -153,7 +154,7 @@ async def judged(memory: Memory, ledger: Ledger, passes: Callable[[timedelta], N
         wrong.append(f"{len(unknown)} entries that nobody wrote")
     if owed := (await memory.admin.stats()).pending_steps:
         wrong.append(f"{owed} records still owe a step")
-    return wrong + await undelivered(memory._engine)
+    return wrong + await undelivered(engine_of(memory))
 
 
 async def _wrong_of(memory: Memory, entry_id: str, texts: list[str], maybe: set[str | None]) -> list[str]:

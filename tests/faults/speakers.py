@@ -25,6 +25,7 @@ from typing import Any
 from memory import Memory, Message, Session, TooMuchContention
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.session import HistoryItem
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.placement import Placement
 from memory.policies.window_exit import ExitedMessages
@@ -132,7 +133,7 @@ async def judged(memory: Memory, heard: Sequence[Heard]) -> list[str]:
     wrong: list[str] = []
     for _ in range(2):
         report = await memory.admin.sweep()
-        await memory._engine.conversations.window_exit.drain()
+        await engine_of(memory).conversations.window_exit.drain()
         wrong += [f"maintenance: {said}" for said in (*report.waiting, *report.stays)]
     items = [item async for item in _items(session)]
     if [item.number for item in items] != list(range(1, len(items) + 1)):
@@ -216,7 +217,7 @@ async def _items(session: Session) -> AsyncIterator[HistoryItem]:
 
 async def _rows(memory: Memory) -> list[Record]:
     """The session's log, as it is stored."""
-    archive = memory._engine.topology.archive
+    archive = engine_of(memory).topology.archive
     return [
         row
         async for page in scan(archive, Query(MESSAGES, Everywhere()))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 
 DELETES_AND_DIES = """
 import asyncio, os, signal, sys
@@ -62,7 +63,7 @@ async def test_a_second_life_after_a_killed_deletion_knows_nothing_of_the_first(
         assert await memory.delete(again)
         await memory.admin.sweep()
         assert (await memory.admin.stats()).pending_steps == 0
-        for store in memory._engine.topology.leaves:
+        for store in engine_of(memory).topology.leaves:
             await store.vacuum()
     assert b"secret" not in _everything_in(tmp_path)
 

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.lease import Lease
 from tests.support import postgres_servers, redis_servers, servers
 from tests.support.backends import marks_of
@@ -102,7 +103,7 @@ async def test_it_does_what_a_process_that_died_left_and_ends_when_asked_to(imag
     async with Memory(config) as dead, Memory(config) as memory:
         entry = await memory.write("the ferry runs on Sundays", scope="user:ada", consistency="replicated")
         await _forget_replica(config, entry.id)
-        await Lease(dead._engine.placement).hold()
+        await Lease(engine_of(dead).placement).hold()
         with working(image, environment, "worker", "--every", "500ms") as worker:
             async with asyncio.timeout(60):
                 while len(await memory.admin.where(entry.id)) < 2:

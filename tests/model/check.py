@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
 from memory.domain.versions import version_text
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.collections import (
     ARTIFACTS,
@@ -440,7 +441,7 @@ async def swept(run: Run, worker: int = 0) -> None:
     await sessions.touched(run, worker=worker)
     for number in range(len(run.workers)):
         await run.ask(
-            None, "_engine.deliveries.flush", worker=number
+            None, "_access.engine.deliveries.flush", worker=number
         )  # a plan asks about what has been delivered, a sweep delivers first
     run.model.planned(await run.ask(None, "admin.plan", worker=worker))
     said = await run.ask(None, "admin.sweep", worker=worker)
@@ -557,7 +558,7 @@ async def delivered(run: Run) -> None:
     """No store is away in a run of the model test: what was written is delivered without a sweep."""
     for worker in range(len(run.workers)):
         (await run.ask(None, "admin.flush", worker=worker)).given()
-    if wrong := await undelivered(run.memory._engine):
+    if wrong := await undelivered(engine_of(run.memory)):
         raise Wrong("something is not delivered", "; ".join(wrong[:5]))
 
 
@@ -678,7 +679,7 @@ async def stored(run: Run) -> None:
     homes: list[tuple[str, str]] = []
     kept: list[tuple[str, str, str]] = []
     links: list[str] = []
-    topology = run.memory._engine.topology
+    topology = engine_of(run.memory).topology
     for store in topology.leaves:
         for collection in KINDS.collections:
             async for page in scan(store, Query(collection, Everywhere(), roles=frozenset(Role))):
@@ -752,13 +753,13 @@ async def long_texts(run: Run) -> None:
     """The parts of long entries that are found by meaning are those of what they say
     now.
     """
-    if wrong := await astray(run.memory._engine):
+    if wrong := await astray(engine_of(run.memory)):
         raise Wrong("passages of long entries are others", str(wrong))
 
 
 async def graves_are_gone(run: Run) -> None:
     """After months and sweeps no mark, tombstone or operation is left."""
-    for store in run.memory._engine.topology.leaves:
+    for store in engine_of(run.memory).topology.leaves:
         for collection in KINDS.collections:
             graves = Query(
                 collection,
@@ -783,7 +784,7 @@ async def words_are_gone_from_files(run: Run) -> None:
     """
     if not run.topology.readable:
         return
-    for store in run.memory._engine.topology.leaves:
+    for store in engine_of(run.memory).topology.leaves:
         await store.vacuum()
     living = {word for word in run.model.living_words() | run.talks.living_words() if is_own(word)}
     gone = _gone_words(run) - run.talks.replaced_words() - run.model.shelf.replaced_words()
@@ -811,7 +812,7 @@ async def _bytes_of(file: Path) -> bytes:
 
 async def audited(run: Run) -> None:
     """What stores derive from their records is what it must be, and each can be read."""
-    for store in run.memory._engine.topology.leaves:
+    for store in engine_of(run.memory).topology.leaves:
         found = await store.audit()
         if found.problems or found.damaged:
             raise Wrong("an audit finds problems", f"{store.name}: {[*found.problems, *found.damaged][:3]}")

@@ -14,6 +14,7 @@ from memory.domain.document import DocumentInfo
 from memory.domain.versions import version_text
 from memory.facade.resources.admin import Admin
 from memory.facade.resources.documents import Documents
+from memory.facade.runtime.access import access_of, engine_of
 from tests.model import check
 from tests.model.model import covers
 from tests.model.mutants import Method, mutant
@@ -52,7 +53,7 @@ CONDITIONS = (
 
 def _keeps(run: Run) -> bool:
     """Whether the stores keep documents at all."""
-    return run.memory._engine.topology.archive.capabilities.groups
+    return engine_of(run.memory).topology.archive.capabilities.groups
 
 
 def _value(g: Generator, part: str) -> Any:
@@ -463,7 +464,7 @@ async def a_read_does_not_keep_a_document(whole: Method, documents: Documents, s
 
 @mutant("admin.erase")
 async def erasing_a_scope_leaves_its_documents(whole: Method, admin: Admin, scope: Any, **kwargs: Any) -> Any:
-    documents = Documents(admin._access)
+    documents = Documents(access_of(admin))
     there = [] if kwargs else (await documents.list(scope, values=True)).documents
     erased = await whole(admin, scope, **kwargs)
     for one in there[:1]:

@@ -18,6 +18,7 @@ from memory.facade.resources.entries import Entries
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.resources.relations import Relations
 from memory.facade.resources.sessions import Sessions
+from memory.facade.runtime.access import access_of
 from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.erasure.erasure import Erasure
@@ -91,7 +92,7 @@ async def a_search_leaves_out_what_has_none_of_the_tags_it_prefers(
 
 @mutant("admin.erase")
 async def erasing_a_scope_leaves_one_entry(whole: Method, admin: Admin, scope: Any) -> Any:
-    memory = Memory._over(admin._access)
+    memory = Memory._over(access_of(admin))
     there = await memory.retrieve(scope, limit=1)
     count = await whole(admin, scope)
     if len(there) == 1 and count > 2:
@@ -170,7 +171,7 @@ async def an_edit_is_acknowledged_and_lost(
 
 @mutant("relations.find")
 async def relations_of_retired_entries_are_hidden(whole: Method, relations: Relations, **kwargs: Any) -> Any:
-    memory = Memory._over(relations._access)
+    memory = Memory._over(access_of(relations))
     return [link for link in await whole(relations, **kwargs) if await memory.get(link.target_id) is not None]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory import Memory
 from memory.facade.resources.short_ids import ShortIds as Facade
+from memory.facade.runtime.access import access_of
 from memory.orchestrator.entries.short_ids import ShortIds as Engine
 from memory.orchestrator.storage.collections import MANIFESTS, NUMBERS
 from memory.ports.collections import Collection
@@ -233,7 +234,7 @@ async def entries_are_numbered_as_they_are_asked_for(
 async def what_is_retired_is_not_found_by_its_number(
     whole: Method, numbers: Facade, texts: Sequence[str]
 ) -> Any:
-    memory = Memory._over(numbers._access)
+    memory = Memory._over(access_of(numbers))
     return [
         one if one is None or await memory.get(one.id) is not None else None
         for one in await whole(numbers, texts)

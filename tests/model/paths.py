@@ -14,6 +14,7 @@ from memory.domain.scopes import ScopeInfo
 from memory.facade.resources.admin import Admin
 from memory.facade.resources.entries import Entries
 from memory.facade.resources.scopes import ScopeListing
+from memory.facade.runtime.access import access_of
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from tests.model import check
 from tests.model.model import BELOW, Asked, above, covers, kind_of, roots_in
@@ -265,6 +266,6 @@ async def scopes_of_which_all_is_retired_are_not_listed(
     whole: Method, scopes: ScopeListing, *args: Any, **kwargs: Any
 ) -> Any:
     page = await whole(scopes, *args, **kwargs)
-    there = {one.scope.text for one in await Memory._over(scopes._access).browse(limit=1_000)}
+    there = {one.scope.text for one in await Memory._over(access_of(scopes)).browse(limit=1_000)}
     page.scopes[:] = [one for one in page.scopes if one.documents or one.sessions or one.scope.text in there]
     return page

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.embeddings.partition_indexes import LASTS
 from tests.model import browsing as _of_browsing  # noqa: F401 - declares it
 from tests.model import documents as _of_documents  # noqa: F401 - declares what is done with them
@@ -144,7 +145,7 @@ class Run:
         """Since when a search by meaning of a worker may miss what others wrote; None
         where it may not, since none did or the stores would tell.
         """
-        can = [leaf.capabilities for leaf in self.memory._engine.topology.leaves]
+        can = [leaf.capabilities for leaf in engine_of(self.memory).topology.leaves]
         others = max(
             (ended for number, ended in self.wrote.items() if number != worker % len(self.workers)),
             default=now - LASTS,

@@ -13,7 +13,7 @@ from memory.domain.entry import Entry
 from memory.domain.ids import digest_of, is_id, partition_digest
 from memory.facade.resources.entries import Entries
 from memory.facade.resources.relations import Relations
-from memory.facade.runtime.access import Access
+from memory.facade.runtime.access import Access, access_of
 from tests.model.model import BELOW, Life, Model, Version, covers, roots_in
 from tests.model.mutants import Method, mutant
 from tests.model.operations import PERFORMED, Gone, Operation, operation
@@ -227,7 +227,7 @@ async def a_view_shows_an_entry_of_another_scope(
     whole: Method, memory: Memory, *args: Any, **kwargs: Any
 ) -> Any:
     found = await whole(memory, *args, **kwargs)
-    access = memory._access
+    access = access_of(memory)
     if found is not None or access.view is None:
         return found
     return await whole(Memory._over(_without_view(access)), *args, **kwargs)
@@ -237,29 +237,29 @@ async def a_view_shows_an_entry_of_another_scope(
 async def the_history_of_an_entry_is_open_to_every_view(
     whole: Method, entries: Entries, *args: Any, **kwargs: Any
 ) -> Any:
-    return await whole(Entries(_without_view(entries._access)), *args, **kwargs)
+    return await whole(Entries(_without_view(access_of(entries))), *args, **kwargs)
 
 
 @mutant("relations.find")
 async def relations_that_lead_out_of_a_view_are_shown(
     whole: Method, relations: Relations, **kwargs: Any
 ) -> Any:
-    return await whole(Relations(_without_view(relations._access)), **kwargs)
+    return await whole(Relations(_without_view(access_of(relations))), **kwargs)
 
 
 @mutant("browse")
 async def a_view_for_reading_is_asked_for_all_scopes(
     whole: Method, memory: Memory, *args: Any, **kwargs: Any
 ) -> Any:
-    view = memory._access.view
+    view = access_of(memory).view
     if view is None or view.role == "writer":
         return await whole(memory, *args, **kwargs)
-    return await whole(Memory._over(_without_view(memory._access)), *args, **kwargs)
+    return await whole(Memory._over(_without_view(access_of(memory))), *args, **kwargs)
 
 
 @mutant("update")
 async def a_reader_may_edit(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
-    view = memory._access.view
+    view = access_of(memory).view
     if view is None or view.role == "writer":
         return await whole(memory, *args, **kwargs)
-    return await whole(Memory._over(_without_view(memory._access)), *args, **kwargs)
+    return await whole(Memory._over(_without_view(access_of(memory))), *args, **kwargs)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from tests.model.clock import ModelClock
 from tests.model.rules import Seen
 from tests.model.said import Failure
@@ -69,7 +70,7 @@ class Here:
             answer = self._handles.method(memory, name, args)(**kwargs)
             found = [one async for one in answer] if hasattr(answer, "__aiter__") else as_told(await answer)
             await (
-                memory._engine.conversations.window_exit.drain()
+                engine_of(memory).conversations.window_exit.drain()
             )  # a sweep does not wait for what the callback is asked; who judges it does
             return found
         except Exception as error:  # noqa: BLE001 - the judge says which may be

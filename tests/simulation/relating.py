@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from memory.domain.errors import Conflict, InvalidInput
-from memory.orchestrator.entries.relations import Relation
+from memory.domain.relation import Relation
 from tests.simulation.links import Link, LinkAct, LinkSight
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import Any
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope
+from memory.domain.short_id import NumberedItem, NumberedKind
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind
 from memory.orchestrator.storage.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS, SESSIONS
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query

@@ -19,6 +19,7 @@ import pytest
 
 from memory import Memory
 from memory.domain.errors import MemoryTiersError
+from memory.facade.runtime.access import engine_of
 from tests.support.backends import marks_of
 from tests.support.delivered import undelivered
 from tests.support.placings import STORIES, forget
@@ -100,7 +101,7 @@ async def test_once_flushed_every_replica_stands_after_a_long_history(config: di
                     case "end":
                         await memory.sessions.end("s")
         await memory.admin.flush()
-        assert await undelivered(memory._engine) == []
+        assert await undelivered(engine_of(memory)) == []
         assert len(there) > 250
 
 
@@ -117,9 +118,9 @@ async def test_who_dies_right_after_it_acknowledged_leaves_the_rest_to_a_sweep_o
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     one, other = json.loads(ran.stdout)
     async with Memory(config) as memory:
-        assert await undelivered(memory._engine) != [], "it died before it delivered"
+        assert await undelivered(engine_of(memory)) != [], "it died before it delivered"
         assert (await memory.admin.sweep()).waiting == ()
-        assert await undelivered(memory._engine) == []
+        assert await undelivered(engine_of(memory)) == []
         found = await memory.search("when can one cross the water", scope=ADA, mode="semantic")
         assert {hit.entry.id for hit in found} >= {one}
         entry = await memory.get(other)

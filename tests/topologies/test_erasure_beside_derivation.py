@@ -24,6 +24,7 @@ import pytest
 
 from memory import EveryTurn, ExitedMessages, Extraction, Memory, MemoryManager, NamedStore
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
+from memory.facade.runtime.access import engine_of
 from memory.ports.advisor import Prompt
 from memory.ports.record import Record
 from tests.support.backends import marks_of
@@ -64,7 +65,7 @@ class Process:
         self._at: int | None = None
         self._run: Callable[[], Awaitable[object]] | None = None
         self._dies = self._is_dead = False
-        for store in memory._engine.topology.stores:
+        for store in engine_of(memory).topology.stores:
             for name in CALLS:
                 if (call := getattr(store, name, None)) is not None:
                     setattr(store, name, self._wrapped(store.name, call))
@@ -109,7 +110,7 @@ class Process:
 
     async def sweeps(self) -> None:
         await self.memory.admin.sweep()
-        await self.memory._engine.enricher.drain()
+        await engine_of(self.memory).enricher.drain()
 
     async def said(self) -> str:
         return await said_in(self.memory)
@@ -176,7 +177,7 @@ class Story:
         """Whether a fork has seen what it copied: what is erased then is erased later
         than the fork was made.
         """
-        sessions = self.ours._engine.conversations.sessions
+        sessions = engine_of(self.ours).conversations.sessions
         settle_fork = sessions.settle_fork
 
         async def settles(fork: Record) -> None:
@@ -222,7 +223,7 @@ class Story:
         await self.ours.write(
             "Bob moved to Porto, no alphaword", scope="session:s", auto_supersede=True, auto_tag=True
         )
-        await self.ours._engine.enricher.drain()
+        await engine_of(self.ours).enricher.drain()
 
     async def extract(self) -> None:
         store = NamedStore(
@@ -374,7 +375,7 @@ async def play(
                         f" {eraser_dies}: {name} has {lines[:2]}"
                     ),
                 )
-    for store in told.ours._engine.topology.leaves:
+    for store in engine_of(told.ours).topology.leaves:
         await store.vacuum()
     return gone, ""
 

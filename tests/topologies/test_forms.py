@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.embeddings import partition_indexes
 from memory.orchestrator.embeddings.partition_indexes import LASTS
 from tests.acceptance.support import Clock
@@ -92,10 +93,10 @@ async def history(memory: Memory, clock: Clock, seed: int, calls: int) -> tuple[
             ids = [entry.id for one in (USER, SESSION) for entry in await memory.retrieve(one, limit=500)]
         else:
             await memory.admin.sweep()
-        chose += bool(kept(memory._engine))
-        if number % 4 == 0 and (wrong := [*await missed(memory), *await astray(memory._engine)]):
+        chose += bool(kept(engine_of(memory)))
+        if number % 4 == 0 and (wrong := [*await missed(memory), *await astray(engine_of(memory))]):
             return [*wrong, f"after call {number}"], chose
-        await read(memory._engine)
+        await read(engine_of(memory))
     return [], chose
 
 
@@ -146,7 +147,7 @@ async def test_what_another_process_writes_is_found_after_a_minute_and_shown_as_
     ):
         first, gone = await memory.write("tea", scope=USER), await memory.write("tea too", scope=USER)
         await memory.search("beverage", scope=USER)
-        await read(memory._engine)
+        await read(engine_of(memory))
         await other.write("tea of another", scope=USER)
         await other.update(first.id, content="a heron")
         await other.delete(gone.id)
@@ -154,6 +155,6 @@ async def test_what_another_process_writes_is_found_after_a_minute_and_shown_as_
         assert found == []
         clock.moment += LASTS
         assert await missed(memory) == []
-        await read(memory._engine)
+        await read(engine_of(memory))
         assert await missed(memory) == []
-        assert await astray(memory._engine) == []
+        assert await astray(engine_of(memory)) == []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRY_PASSAGES
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
@@ -55,12 +56,12 @@ async def test_a_sentence_at_the_end_is_found_where_it_was_written_and_where_it_
             await memory.update(told.id, content=long_text("trains", KITTEN))
             assert (await memory.search(QUESTION, scope=scope, mode="semantic"))[0].entry.id == told.id
             await memory.admin.sweep()
-            assert await astray(memory._engine) == []
+            assert await astray(engine_of(memory)) == []
             await memory.delete(told.id)
             await memory.admin.sweep()
-            assert await astray(memory._engine) == []
+            assert await astray(engine_of(memory)) == []
         await memory.admin.erase(USER)
         await memory.admin.erase(SESSION)
         assert [
-            row for leaf in memory._engine.topology.leaves for row in await rows(leaf, ENTRY_PASSAGES)
+            row for leaf in engine_of(memory).topology.leaves for row in await rows(leaf, ENTRY_PASSAGES)
         ] == []

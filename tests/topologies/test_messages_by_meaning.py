@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput, Memory
+from memory.facade.runtime.access import engine_of
 from tests.support import postgres_servers
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
@@ -91,8 +92,8 @@ async def found(memory: Memory, query: str, **asked: Any) -> list[tuple[str, str
 
 async def settled(memory: Memory) -> list[str]:
     await memory.admin.sweep()
-    assert await memory._engine.maintenance.count_pending() == 0
-    return await astray(memory._engine)
+    assert await engine_of(memory).maintenance.count_pending() == 0
+    return await astray(engine_of(memory))
 
 
 async def test_messages_are_found_by_meaning_where_a_store_serves_it_and_else_by_words(

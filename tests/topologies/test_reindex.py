@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from memory import EmbedderMismatch, Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES, ENTRY_VERSIONS, MODEL, PASSAGES
 from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Record, Role
@@ -88,7 +89,7 @@ async def of_meaning(memory: Memory, word: str, scope: str) -> list[str]:
 
 async def others(memory: Memory, embedder: Embedder) -> list[Record]:
     """Records whose vectors are not of this embedder."""
-    engine, digest = memory._engine, (await embedder.fingerprint()).digest
+    engine, digest = engine_of(memory), (await embedder.fingerprint()).digest
     found: list[Record] = []
     for store in engine.topology.homes:
         for collection in (ENTRIES, ENTRY_VERSIONS, ENTRY_PASSAGES, PASSAGES):
@@ -108,12 +109,12 @@ async def others(memory: Memory, embedder: Embedder) -> list[Record]:
 
 async def judged(memory: Memory, embedder: Embedder) -> None:
     assert await others(memory, embedder) == []
-    assert await astray(memory._engine) == []
+    assert await astray(engine_of(memory)) == []
     for text, word in TEXTS.items():
         for scope in (USER, SESSION):
             assert set(await of_meaning(memory, word, scope)) >= {f"{text} {n}" for n in range(MANY)}
             assert all(hit.startswith(text) for hit in await of_meaning(memory, word, scope))
-        if memory._engine.conversations.passages.store is not None:
+        if engine_of(memory).conversations.passages.store is not None:
             assert [hit.message.id for hit in await memory.search_messages(word, mode="semantic")][:1] == [
                 text
             ]

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from tests.acceptance.support import Clock
 from tests.support import placings, postgres_servers, redis_servers
 from tests.support.backends import marks_of
@@ -137,7 +138,7 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(
         assert (healed.error, healed.left) == ("", [])
         assert healed.differs, "the backup was of before something"
         await history.settle()
-        assert await wrong(memory._engine) == []
+        assert await wrong(engine_of(memory)) == []
         assert await missing(history, tier, since, {one.id for one in healed.lost}) == []
         assert await memory.admin.rolled_back_stores() == []
         assert (await memory.admin.compare()).differs == {}

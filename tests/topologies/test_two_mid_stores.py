@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.query import MAX_LIMIT, Everywhere, Query, RowType
@@ -38,7 +39,7 @@ async def tenants_in(memory: Memory, name: str) -> set[str]:
 
 
 def named(memory: Memory, name: str) -> Store:
-    (store,) = [leaf for leaf in memory._engine.topology.leaves if leaf.name == name]
+    (store,) = [leaf for leaf in engine_of(memory).topology.leaves if leaf.name == name]
     return store
 
 

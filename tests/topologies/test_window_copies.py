@@ -15,6 +15,7 @@ import pytest
 
 from memory import Memory
 from memory.domain.message import Message
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.conversations.log import window_copies
 from memory.orchestrator.conversations.log.seen import NEWEST
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
@@ -70,7 +71,7 @@ async def _first(config: dict[str, Any]) -> tuple[list[Message], int]:
     home. It leaves a copy.
     """
     async with Memory(config) as memory:
-        home, read = memory._engine.topology.archive, 0
+        home, read = engine_of(memory).topology.archive, 0
         get, query = home.get, home.query
 
         async def getting(collection: Any, keys: Any) -> Any:
@@ -94,7 +95,7 @@ async def _first(config: dict[str, Any]) -> tuple[list[Message], int]:
 async def _copies(memory: Memory) -> list[Record]:
     """The copies in the store of the short tier."""
     asked = Query(ARTIFACTS, Everywhere(), roles=frozenset(Role), limit=10)
-    page = await memory._engine.topology.serving["short"].query(asked)
+    page = await engine_of(memory).topology.serving["short"].query(asked)
     return [row for row in page.records if isinstance(row, Record)]
 
 
@@ -137,7 +138,7 @@ async def test_a_first_window_is_the_same_whatever_becomes_of_its_copy(
 
         async with Memory(config) as memory:
             other = replace(copy, generation=(copy.generation or 0) + 1)
-            short = memory._engine.topology.serving["short"]
+            short = engine_of(memory).topology.serving["short"]
             (put,) = await short.apply([Put(ARTIFACTS, other, Always())])
             assert put.applied
         shown, read = await _first(config)

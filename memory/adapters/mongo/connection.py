@@ -235,7 +235,7 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
 async def _has_journal(client: AsyncMongoClient[Document], version: str) -> bool:
     """Whether the server has a journal. Since 6.1 there is always one.
 
-    An earlier single server may be configured without.
+    An earlier single server may be configured without one.
     """
     if tuple(int(part) for part in version.split(".")[:2]) >= (6, 1):
         return True

@@ -301,7 +301,7 @@ def _backwards_to(until: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TextBounds:
-    """The texts from `low` until before `high`, or more of them."""
+    """A range of texts, from `low` (included) to `high` (excluded). It may be wider."""
 
     low: str | None = None
     high: str | None = None

@@ -36,7 +36,7 @@ from memory.domain.shapes.tools import ToolFormat
 from memory.facade.arguments import Metadata, flag
 from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
-from memory.facade.runtime.access import MAX_QUERY_BYTES
+from memory.facade.runtime.access import MAX_QUERY_BYTES, access_of
 from memory.facade.runtime.async_context import AsyncContext
 from memory.facade.runtime.own_loop import LoopBound
 from memory.facade.write_options import check_resolver
@@ -541,7 +541,7 @@ class MemoryManager(AsyncContext, LoopBound):
     def _check_process(self) -> None:
         """Raise `ForkedProcess` if a memory was opened before the process forked."""
         for access in [store.access for store in self.stores] + [
-            None if self._memory is None else self._memory._access
+            None if self._memory is None else access_of(self._memory)
         ]:
             if access is not None:
                 access.check_process()

@@ -15,6 +15,7 @@ from memory.domain.message import Message, Role
 from memory.domain.task import Run
 from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
+from memory.facade.runtime.access import access_of, engine_of
 from memory.orchestrator.conversations.tasks.runs import RunDraft
 from memory.orchestrator.storage.sources import MessageSource, track_source
 
@@ -216,7 +217,7 @@ class Log:
                 await self._change(store, lambda come: come.at(0))
 
     async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
-        now = self.session._access.engine.placement.now()
+        now = engine_of(self.session).placement.now()
         page = await self.session.history(first=mark + 1, limit=_most(mark, until))
         items = list(
             takewhile(lambda item: item.message.is_final or now - item.updated_at > STREAMS, page.items)
@@ -230,7 +231,7 @@ class Log:
 
     async def position(self, store: str) -> Position:
         log = (await self.session._conversation()).log
-        run = await self.session._access.engine.conversations.runs.get(log, PREFIX + store)
+        run = await engine_of(self.session).conversations.runs.get(log, PREFIX + store)
         return _position_of(run, log.life.incarnation)
 
     async def begin_delivery(self, store: str, mark: int, until: int) -> Position:
@@ -249,7 +250,7 @@ class Log:
         So an erasure of the messages also erases these entries, if they are in the
         session's own memory.
         """
-        life, placement = (await self.session._conversation()).log.life, self.session._access.engine.placement
+        life, placement = (await self.session._conversation()).log.life, engine_of(self.session).placement
         source = MessageSource(life.session_id, life.incarnation, numbers=(of.start + 1, of.stop))
         return track_source(placement, life.tenant, source)
 
@@ -301,7 +302,7 @@ class Log:
                 metadata,
             )
 
-        await self.session._access.engine.conversations.runs.change(log, PREFIX + store, draft)
+        await engine_of(self.session).conversations.runs.change(log, PREFIX + store, draft)
         return come
 
 
@@ -330,7 +331,7 @@ async def drop_delivered(session: Session) -> None:
 
     An erasure of the session would erase them too.
     """
-    access, session._held = session._access, None
+    access, session._held = access_of(session), None
     await access.engine.conversations.sessions.expire(access.tenant, session.id)
 
 

@@ -17,7 +17,7 @@ from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.results import ResultMixin
 from memory.facade.memory import Memory
-from memory.facade.runtime.access import Access
+from memory.facade.runtime.access import Access, access_of, engine_of
 from memory.facade.scoped import ScopedMemory
 from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.retrieval.search import FoundEntry
@@ -143,7 +143,7 @@ class NamedStore:
         if not _is_view(self.store):
             return None
         view: ScopedMemory = getattr(self.store, "_original", self.store)
-        return view._access
+        return access_of(view)
 
     @property
     def takes_texts(self) -> bool:
@@ -200,7 +200,7 @@ class NamedStore:
         """
         view = getattr(self.store, "_original", self.store) if _is_view(self.store) else None
         if isinstance(view, ScopedMemory):
-            await view._access.engine.embeddings.check_relevance(least, "hybrid")
+            await engine_of(view).embeddings.check_relevance(least, "hybrid")
 
     async def search(self, query: str, limit: int | None) -> list[StoreEntry]:
         """Search the store and set its name on the results.

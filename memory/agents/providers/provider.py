@@ -21,7 +21,7 @@ from memory.domain.session import SessionInfo
 from memory.domain.shapes import export_messages, import_message, import_messages
 from memory.facade.memory import Memory
 from memory.facade.resources.session import MessageLike, Session
-from memory.facade.runtime.access import MAX_QUERY_BYTES
+from memory.facade.runtime.access import MAX_QUERY_BYTES, access_of, engine_of
 from memory.facade.runtime.own_loop import LoopBound
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.log.events import copy_of
@@ -312,7 +312,7 @@ class SessionProvider(TurnMixin, LoopBound):
 
     async def _before(self) -> None:
         """Run before every call."""
-        self._memory._access.check_process()
+        access_of(self._memory).check_process()
 
     def _trim_window(self, window: list[Message]) -> list[Message]:
         """Return the part of the window that this provider keeps.
@@ -520,7 +520,7 @@ async def ranks_of(session: Session, messages: Sequence[Message], query: str) ->
         {message.id: at for at, message in enumerate(messages)},
     )
     while True:  # archived messages are found too, and must not displace those that can be shown
-        hits = await session._access.engine.message_search.find_in(conversation, query, most, "lexical")
+        hits = await engine_of(session).message_search.find_in(conversation, query, most, "lexical")
         found = [places[hit.message.id] for hit in hits if hit.message.id in places]
         if len(hits) < most or len(found) == len(places):
             return {at: rank for rank, at in enumerate(found)}

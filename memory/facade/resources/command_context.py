@@ -16,7 +16,9 @@ from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, StoreError
+from memory.domain.relation import Relation
 from memory.domain.scope import Scope, Subtree
+from memory.domain.short_id import NumberedItem, NumberedKind
 from memory.facade.resources.artifacts import Artifacts
 from memory.facade.resources.relations import Relations
 from memory.facade.resources.scratchpads import Scratchpads
@@ -24,8 +26,7 @@ from memory.facade.resources.short_ids import ShortIds
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.view_results import hide_outside
 from memory.facade.write_options import WriteOptions
-from memory.orchestrator.entries.relations import Relation
-from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, reference_of
+from memory.orchestrator.entries.short_ids import reference_of
 from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.policies.entry_query import where_of
@@ -90,7 +91,7 @@ class MemoryCommandContext:
         return {one: there[entry_id] for one, entry_id in ids.items() if entry_id in there}
 
     async def _resolve(self, named: Sequence[str]) -> list[NumberedItem | None]:
-        """Find what each text names. A view of some scopes has no numbers."""
+        """Find what each text names. A view of some scopes has no short ids."""
         if not self.access.hides:
             return await ShortIds(self.access).resolve_many(named)
         references = [reference_of(one) for one in named]

@@ -9,12 +9,12 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
 from memory.domain.errors import NotFound
+from memory.domain.relation import Density, Expansion, Graph, Relation, RelationPage
 from memory.facade.arguments import Moment, flag, id_of, moment, whole
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_about
 from memory.facade.runtime.view_guard import guard_calls
-from memory.orchestrator.entries.graph import Density, Expansion, Graph
-from memory.orchestrator.entries.relations import Relation, RelationPage, RelationVisibility
+from memory.orchestrator.entries.relations import RelationVisibility
 from memory.orchestrator.storage.requests import RequestMark
 
 GRAPH_LIMIT = 200

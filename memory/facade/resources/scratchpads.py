@@ -7,11 +7,12 @@ from typing import Any
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
+from memory.domain.scratchpad import Scratchpad
 from memory.facade.arguments import agent_of
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of
 from memory.facade.runtime.view_guard import guard_calls
-from memory.orchestrator.entries.scratchpads import CAP, Scratchpad, scope_of
+from memory.orchestrator.entries.scratchpads import CAP, scope_of
 from memory.orchestrator.storage.requests import RequestMark, partition_mark
 
 

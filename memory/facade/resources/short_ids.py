@@ -8,11 +8,12 @@ from typing import Any
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import NotFound
+from memory.domain.short_id import NumberedItem, NumberedKind
 from memory.facade.arguments import id_of
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import request_of
 from memory.facade.runtime.view_guard import guard_calls
-from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, kind_of, reference_of
+from memory.orchestrator.entries.short_ids import kind_of, reference_of
 from memory.orchestrator.storage.requests import RequestMark
 
 

@@ -89,7 +89,7 @@ async def revert_source(
     work, tenant = access.engine.source_reverter, access.tenant
     if dry_run:
         if request_id is not None:
-            raise InvalidInput("request_id", "does not go with dry_run=True, which changes nothing")
+            raise InvalidInput("request_id", "cannot be combined with dry_run=True, which changes nothing")
         return await work.plan(tenant, origins, since=since, erase=erase, derived=derived)
     asked = {"origins": origins, "since": since, "erase": erase, "derived": derived}
     request = request_of("admin.revert_source", request_id, asked)

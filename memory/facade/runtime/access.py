@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 from memory.domain import validation
 from memory.domain.conflicts import ConflictReport
@@ -163,8 +163,27 @@ class _WritePlan:
         return replace(self.upsert, request=mark)
 
 
+class HasAccess(Protocol):
+    """A memory, a view of it, a session or a resource."""
+
+    _access: Access
+
+
+def access_of(owner: HasAccess) -> Access:
+    """Return the access behind a memory, a view of it, a session or a resource."""
+    return owner._access
+
+
+def engine_of(owner: HasAccess) -> Engine:
+    """Return the open engine behind a memory, a view of it, a session or a resource.
+
+    Only on the event loop that opened it.
+    """
+    return owner._access.engine
+
+
 def _kind_of_write(plan: _WritePlan | None, own: WriteMode) -> Literal["plain", "upserts", "alone"]:
-    """Return with which others a draft is written: neighbours of the same kind."""
+    """Return the kind of a draft. Neighbours of one kind are written together."""
     if plan is None:
         return "plain"
     return "alone" if plan.upsert is None or own.get("request_id") is not None else "upserts"
@@ -305,7 +324,9 @@ class Access:
             return id_of(entry_id)
         if entry_id is not None:
             named = "key" if key is not None else "scope"
-            raise InvalidInput(named, f"does not go with an id, which names the entry alone. {_NAMES_ENTRY}")
+            raise InvalidInput(
+                named, f"cannot be combined with an id, which names the entry alone. {_NAMES_ENTRY}"
+            )
         if scope is None:
             raise InvalidInput("scope", f"is missing. {_NAMES_ENTRY}")
         if key is None:
@@ -325,7 +346,9 @@ class Access:
                 raise InvalidInput("entry_ids", f"is missing. {_NAMES_ENTRY}")
             return ids_of(validation.sequence("entry_ids", entry_ids, at_most=validation.MAX_LIMIT))
         if entry_ids is not None:
-            raise InvalidInput("keys", f"does not go with ids, which name entries alone. {_NAMES_ENTRY}")
+            raise InvalidInput(
+                "keys", f"cannot be combined with ids, which name entries alone. {_NAMES_ENTRY}"
+            )
         return [
             self.entry_id(None, scope, key)
             for key in validation.sequence("keys", keys, at_most=validation.MAX_LIMIT)
@@ -778,8 +801,8 @@ class Access:
             if asked is not None and flag(of, asked) and replaces:
                 raise InvalidInput(
                     of,
-                    f"does not go with if_exists={if_exists!r}. Enrichment is for new entries; leave one of"
-                    " the two out",
+                    f"cannot be combined with if_exists={if_exists!r}. Enrichment is for new entries; leave"
+                    " one of the two out",
                 )
             if (
                 (getattr(self.config.enrichment, of) if asked is None else asked)
@@ -1398,7 +1421,7 @@ def _check_upsert(
         raise InvalidInput("expected_version", "needs a key in a write. Pass the key= of the entry")
     if expected is not None and if_exists == "keep":
         raise InvalidInput(
-            "expected_version", "does not go with if_exists='keep', which changes no entry that exists"
+            "expected_version", "cannot be combined with if_exists='keep', which changes no entry that exists"
         )
     if expected and if_exists == "error":
         raise InvalidInput(
@@ -1408,9 +1431,11 @@ def _check_upsert(
         )
     if draft.created_at is not None and if_exists in ("replace", "update"):
         raise InvalidInput(
-            "created_at", f"does not go with {used}: an entry that exists keeps its own created_at"
+            "created_at", f"cannot be combined with {used}: an entry that exists keeps its own created_at"
         )
     if detects:
-        raise InvalidInput("detect_conflicts", f"does not go with {used}: the key alone is looked at")
+        raise InvalidInput("detect_conflicts", f"cannot be combined with {used}: the key alone is looked at")
     if superseded.ids:
-        raise InvalidInput("supersedes", f"does not go with {used}: only a plain new entry supersedes others")
+        raise InvalidInput(
+            "supersedes", f"cannot be combined with {used}: only a plain new entry supersedes others"
+        )

@@ -145,7 +145,7 @@ def chunk_line(found: Mapping[str, Any], line: int) -> ChunkLine:
 
 def _count(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < validation.INT64:
-        raise InvalidInput(name, "must be a whole number, not below 0")
+        raise InvalidInput(name, "must be a whole number of at least 0")
     return value
 
 
@@ -170,7 +170,7 @@ class Sequences:
         self._passed_over.add(artifact_id)
 
     def give_up(self, artifact: ArtifactLine) -> None:
-        """Do not import the artifact, for another reason."""
+        """Leave the artifact out for a reason that is not in its lines."""
         self.whole.pop(artifact.line, None)
         self._open = None
         self.pass_over(artifact.id)

@@ -60,8 +60,10 @@ from memory.domain.enrichment import NOTES, EnrichmentNotes
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
+from memory.domain.relation import Relation
 from memory.domain.relation_labels import LABELS
 from memory.domain.scope import Scope, ScopeKind
+from memory.domain.scratchpad import Scratchpad
 from memory.domain.shapes import native
 from memory.domain.time import micros
 from memory.domain.versions import check_version, version_text
@@ -76,8 +78,8 @@ from memory.facade.transfer.artifact_lines import (
 )
 from memory.orchestrator.conversations.window_exits import LEAVE, is_to_be_asked
 from memory.orchestrator.documents.documents import PutRequest
-from memory.orchestrator.entries.relations import SAID_OF_LINKS, Relation
-from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
+from memory.orchestrator.entries.relations import SAID_OF_LINKS
+from memory.orchestrator.entries.scratchpads import CAP
 from memory.orchestrator.entries.writing import check_not_later
 from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.storage.entry_records import WRITTEN_AS, entry_of, own_vector

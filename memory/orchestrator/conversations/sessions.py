@@ -131,7 +131,7 @@ class SessionDraft:
     shared: bool = False
     """Whether callers may name other users, agents and namespaces."""
     made_from: int | None = None
-    """In a fork: the moment since when its first messages exist."""
+    """Of a fork: the moment from which its copied messages date."""
     forked_from: ForkSource | None = None
     writer: str | None = None
     """The user who writes through the handle, if it is not the session's user."""

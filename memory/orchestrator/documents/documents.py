@@ -142,7 +142,7 @@ class PutRequest:
     expected: int | None = None
     strict: bool = False
     created_at: datetime | None = None
-    """When an imported document was created. None: now, unless one is replaced."""
+    """When an imported document was created; by default now, or as one it replaces."""
     expires_at: datetime | None = None
     """When an imported document expires."""
     keeps: bool = False
@@ -273,7 +273,7 @@ class Documents:
     async def _refresh(self, home: Store, rows: Sequence[Record | None]) -> Sequence[Record | None]:
         """Move the expiry of documents that reads keep; return them as they are then.
 
-        See `expiry_after_read`. A failure is no failure of the read.
+        See `expiry_after_read`. If that fails, the read still succeeds.
         """
         now, moved = self._placement.now(), dict[Key, Record]()
         for row in rows:
@@ -485,7 +485,9 @@ class Documents:
     ) -> Query:
         place = () if cursor is None else decode_cursor(cursor, (by,)).values
         if not all(isinstance(one, str if by.field == "key" else datetime) for one in place):
-            raise InvalidInput("cursor", "is of another listing. Pass the cursor of the page before")
+            raise InvalidInput(
+                "cursor", "belongs to another listing. Pass the cursor that the previous page returned"
+            )
         return Query(
             DOCUMENTS,
             where_of(tenant, (scope,)),
@@ -558,7 +560,7 @@ class Documents:
         patience: RetryDeadline,
         request: RequestMark | None,
     ) -> DocumentInfo:
-        """Put over what was read, and again over what another writer stored by then."""
+        """Put the document; try again if another writer was faster."""
         home, known = self._home(tenant, asked.scope), getattr(there, "version", None)
         (upload,), nonce = await self._store_chunks(tenant, [asked]), self._placement.nonce()
         while True:
@@ -841,7 +843,7 @@ class Documents:
         stored: Sequence[Stored | None],
         request: RequestMark | None,
     ) -> list[DocumentInfo | None]:
-        """Make the changes over what was read; read again if others were faster."""
+        """Make the changes; read and try again if another writer was faster."""
         home = self._home(tenant, changes[0].scope)
         patience, nonce = RetryDeadline(self._placement, keys[0].id), self._placement.nonce()
         uploads = await self._store_chunks(tenant, changes)
@@ -1019,7 +1021,7 @@ class Documents:
         return None if stored is None else self._visible(self._home(stored.key.tenant, asked.scope), stored)
 
     def _find_unchanged(self, asked: PutRequest, stored: Stored | None) -> Record | None:
-        """Return the stored document if a put leaves it as it is.
+        """Return the stored document if the put would change nothing.
 
         Raises as `_check_put` does.
         """
@@ -1115,9 +1117,9 @@ def _check(asked: ChangeRequest, there: Record | None) -> None:
 
 
 def _own(stored: Stored | None, nonce: str) -> Record | None:
-    """Return the stored record if it is of the call with this nonce.
+    """Return the record if the call with this nonce stored it.
 
-    An earlier attempt of the call was stored after it was answered.
+    That was an earlier attempt of the call, which seemed to have failed.
     """
     return stored if isinstance(stored, Record) and stored.body.get(NONCE) == nonce else None
 
@@ -1125,7 +1127,7 @@ def _own(stored: Stored | None, nonce: str) -> Record | None:
 def _made_before(
     tried: Sequence[list[Put | Delete | None]], stored: Sequence[Stored | None], nonce: str
 ) -> list[Put | Delete | None] | None:
-    """Return the attempt of a group that was stored after it was answered."""
+    """Return the attempt of a group that was stored, though it seemed to fail."""
     versions = {own.key: own.version for one in stored if (own := _own(one, nonce)) is not None}
     for writes in tried:
         if any(isinstance(one, Put) and versions.get(one.key) == one.record.version for one in writes):

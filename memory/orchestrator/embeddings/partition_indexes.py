@@ -107,7 +107,7 @@ class _View:
         return _slot(self.collection, self.place)
 
     def may_have(self, write: Write) -> bool:
-        """Return whether a write may be of a record of the place."""
+        """Return whether a write may concern a record of the place."""
         if isinstance(write, Put):
             return covers(_where(self.place), write.record.partition)
         return self.slot in _slots_of(write)

@@ -62,7 +62,7 @@ class SupersedeRequest:
 
     ids: Sequence[str]
     within: Where | None = None
-    """Only entries in this place."""
+    """The place in which the entries must be; None for any place."""
     versions: Mapping[str, int] | None = None
 
     @classmethod

@@ -12,7 +12,6 @@ __all__ = [
     "derivation",
     "derivatives",
     "entries",
-    "graph",
     "orphans",
     "relations",
     "scratchpads",

@@ -229,7 +229,7 @@ class Entries:
         )
 
     def _first_store(self, kind: ScopeKind | None) -> Store | None:
-        """Return the store in which entries of this kind of scope are born."""
+        """Return the store in which entries of this kind of scope are created."""
         if kind is None:
             return None
         return self._placement.topology.home(self._placement.kinds.of(ENTRIES).route(kind).tier)

@@ -15,11 +15,11 @@ from typing import Literal
 
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
+from memory.domain.relation import Density, DensityVerdict, Expansion, Graph, Node, Relation
 from memory.domain.relation_labels import SUPERSEDES
-from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.entries import Entries
-from memory.orchestrator.entries.relations import Relation, relation_of
+from memory.orchestrator.entries.relations import relation_of
 from memory.orchestrator.storage.collections import RELATIONS
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
@@ -41,60 +41,6 @@ DENSE = 4
 """The number of entries within reach from which a neighbourhood is dense."""
 
 Side = Literal["source_id", "target_id"]
-Verdict = Literal["isolated", "sparse", "dense"]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Node(ResultMixin):
-    """An entry of a graph, and the number of steps in which it was reached."""
-
-    entry: Entry
-    depth: int
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Expansion(ResultMixin):
-    """The neighbourhood of an entry.
-
-    `nodes` are sorted by distance, the entry itself first. `relations` are the links
-    between them, each once. `notices` say what was cut. `retired` names the nodes that
-    are only included because they superseded a visible one, or were superseded by it.
-    """
-
-    nodes: tuple[Node, ...]
-    relations: tuple[Relation, ...]
-    notices: tuple[str, ...] = ()
-    retired: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Density(ResultMixin):
-    """How closely an entry is linked.
-
-    It counts the links from the entry and to it, and the entries one step and two steps
-    away. `labels` are the labels of its links.
-    """
-
-    outgoing: int
-    incoming: int
-    labels: tuple[str, ...]
-    one_step: int
-    two_steps: int
-    verdict: Verdict
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Graph(ResultMixin):
-    """Entries, and the relations between them.
-
-    `retired` names the entries that a visible one superseded: dimmed, not gone.
-    """
-
-    entries: tuple[Entry, ...]
-    relations: tuple[Relation, ...]
-    retired: frozenset[str] = frozenset()
-    notices: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -177,7 +123,7 @@ class Graphs:
         own, near = list(walk.relations.values()), len(walk.nodes) - 1
         await self._step(tenant, walk, 2, place, budget, at_most=LINKS_A_SIDE)
         far = len(walk.nodes) - 1 - near
-        verdict: Verdict = "isolated" if near == 0 else "sparse" if near + far < DENSE else "dense"
+        verdict: DensityVerdict = "isolated" if near == 0 else "sparse" if near + far < DENSE else "dense"
         outgoing = sum(relation.source_id == entry_id for relation in own)
         labels = tuple(sorted({relation.label for relation in own}))
         notices = [

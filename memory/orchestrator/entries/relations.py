@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from memory.domain import ids, validation
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.provenance import WRITTEN_BY
+from memory.domain.relation import Relation, RelationPage
 from memory.domain.relation_labels import LABELS, SUPERSEDES
-from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.orphans import existing_keys, parents_of
 from memory.orchestrator.erasure.erasure import Erasure
@@ -27,33 +27,6 @@ from memory.ports.writes import Absent, AtVersion, Put, Status
 MADE_BY, NOTE = "made_by", "note"
 """In the body of a link that an advisor made: its model, and its explanation."""
 SAID_OF_LINKS = (MADE_BY, NOTE, WRITTEN_BY)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Relation(ResultMixin):
-    """A link as stored: `source` `label` `target`.
-
-    It is directed even if the label is symmetric. `made_by` names the advisor's model
-    that made it, and `note` is the model's explanation. Both are None for a link that a
-    caller made. `written_by` is the caller of a server that made it.
-    """
-
-    id: str
-    source_id: str
-    target_id: str
-    label: str
-    created_at: datetime
-    made_by: str | None = None
-    note: str | None = None
-    written_by: str | None = None
-
-
-class RelationPage(list[Relation]):
-    """Relations, newest first. `cursor` continues after the last; None at the end."""
-
-    def __init__(self, found: Iterable[Relation] = (), cursor: str | None = None) -> None:
-        super().__init__(found)
-        self.cursor = cursor
 
 
 @dataclass(frozen=True, slots=True)

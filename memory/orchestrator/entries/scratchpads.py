@@ -32,7 +32,7 @@ from memory.domain.errors import (
     TooMuchContention,
 )
 from memory.domain.provenance import WRITTEN_BY
-from memory.domain.results import ResultMixin
+from memory.domain.scratchpad import Scratchpad
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.orchestrator.storage.generations import Generations
@@ -75,24 +75,6 @@ TICK = timedelta(microseconds=1)
 _TOLD = frozenset({"place", "cleared", "size", "created_at"})
 READS = 3
 """How often a read starts again because the scratchpad is cleared meanwhile."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Scratchpad(ResultMixin):
-    """The content of a scratchpad, oldest first.
-
-    `exists` is true once anything was appended, even after it was cleared. `damaged`
-    counts appends that cannot be read, or are missing. `written_by` lists the callers
-    of servers that appended parts of the content.
-    """
-
-    agent: str | None
-    exists: bool
-    content: str
-    size: int
-    updated_at: datetime | None = None
-    damaged: int = 0
-    written_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

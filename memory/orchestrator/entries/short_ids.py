@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias, get_args
+from dataclasses import replace
+from typing import Literal, Protocol, get_args
 
 from memory.domain import ids, validation
 from memory.domain.errors import InvalidInput
-from memory.domain.results import ResultMixin
+from memory.domain.short_id import NumberedItem, NumberedKind
 from memory.orchestrator.storage.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
@@ -38,23 +38,9 @@ from memory.ports.writes import Absent, AtVersion, Put, Status
 
 COUNTERS_SCOPE = "counters"
 
-NumberedKind: TypeAlias = Literal["entry", "artifact"]
-
 _REFERENCE = re.compile(
     r"\s*#?\s*(?:(?P<number>[0-9]{1,18})|(?P<id>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}))\s*"
 )
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class NumberedItem(ResultMixin):
-    """An entry or an artifact: its kind, its full id, and its short id as a number.
-
-    `number` is None if it never got a short id.
-    """
-
-    kind: NumberedKind
-    id: str
-    number: int | None
 
 
 def reference_of(text: str) -> int | str:

@@ -676,7 +676,7 @@ class Erasure:
         """Leave tombstones of one version for the matching records.
 
         An erasure uses the same version for all records in every store. So a record
-        that is born over one of its tombstones also wins over the others: those of
+        that is created over one of its tombstones also wins over the others: those of
         copies and passages, which may be left later.
         """
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
@@ -806,7 +806,7 @@ class Erasure:
     async def _born_since(
         self, store: Store, since: Mapping[Partition, datetime], generation: int
     ) -> set[Partition]:
-        """Return the partitions with records that were born after their erasure.
+        """Return the partitions with records that were created after their erasure.
 
         Only records of a lower generation count.
         """
@@ -831,7 +831,7 @@ class Erasure:
         return found
 
     async def forget(self, hold: LeaseCheck) -> int:
-        """Forget, in every store, scopes whose tombstones are gone since long.
+        """Forget, in every store, scopes whose tombstones were deleted long ago.
 
         Returns the number of forgotten operations.
         """

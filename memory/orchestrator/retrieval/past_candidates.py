@@ -27,8 +27,8 @@ from memory.ports.store import Store
 class PastCandidateCollector:
     """Gathers candidates from the past.
 
-    They are checked at once, because a version shows only with its entry whether it was
-    known.
+    Each is checked here already: whether a version was stored at the moment of the
+    query depends on its entry too.
     """
 
     def __init__(

@@ -274,5 +274,7 @@ def _cursor(tenant: str, last: Scope, max_depth: int | None) -> str:
 def _place(cursor: str, tenant: str) -> str:
     place = decode_partition(cursor)
     if place.tenant != tenant:
-        raise InvalidInput("cursor", "is of another listing. Pass the cursor of the page before")
+        raise InvalidInput(
+            "cursor", "belongs to another listing. Pass the cursor that the previous page returned"
+        )
     return place.scope

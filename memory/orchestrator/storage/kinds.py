@@ -53,7 +53,7 @@ class Kind:
     records are the engine's own and hold no caller's text.
     """
     home: str | None = "mid"
-    """The tier where its records are born. None: their scope decides."""
+    """The tier of its new records. None: their scope decides."""
     versions: Collection | None = None
     """Where replaced versions go. They are deleted with the record."""
     passages: Collection | None = None
@@ -99,7 +99,7 @@ class Kind:
         return self.apart == CONVERSATION
 
     def route(self, scope_kind: ScopeKind | None = None) -> Route:
-        """Return where a new record is born, and why."""
+        """Return the tier of a new record, its copies, and the reason."""
         return route(self.collection.name, self.home, scope_kind, replicated=self.replicated)
 
     def replicas(self, tier: str) -> tuple[str, ...]:

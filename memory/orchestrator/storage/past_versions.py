@@ -21,7 +21,7 @@ from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 
 LIFE = "life"
-"""In the body of a record that was born over a tombstone: the version of its birth. It
+"""In the body of a record that was created over a tombstone: its first version. It
 separates the record from kept versions of an earlier life.
 """
 

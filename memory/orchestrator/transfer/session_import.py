@@ -80,7 +80,7 @@ def check_carried(kind: Kind, record: Record) -> None:
         if STATE in event.draft.data:
             validation.json_object(STATE, event.draft.data[STATE], max_bytes=MAX_STATE_BYTES)
         if event.place < FIRST_PLACE:
-            raise InvalidInput("place", f"must be a whole number, not below {FIRST_PLACE}")
+            raise InvalidInput("place", f"must be a whole number of at least {FIRST_PLACE}")
         return
     validation.one_of("status", fields["status"], STATUSES)
     if not ids.is_id(record.body["incarnation"]) or fields["touched_at"] is None:

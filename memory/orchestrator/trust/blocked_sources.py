@@ -97,7 +97,7 @@ class BlockedSources:
     ) -> list[BlockedSource]:
         """Unblock these origins; return those that were blocked.
 
-        With `until`, those stay that were blocked after this moment.
+        With `until`, sources that were blocked after this moment stay blocked.
         """
         unblocked: list[BlockedSource] = []
 

@@ -39,7 +39,7 @@ _NAMES: Final = frozenset(
 """Targets that people name. They are hashed also if they look like ids."""
 _SHORT_ID: Final = re.compile(r"#?[0-9]{1,18}")
 _APART: Final = timedelta(seconds=2)
-"""The most that a record is older than the first one of its document, or newer."""
+"""The longest time between the first record of a document and any other one."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def _place_of(cursor: str | None) -> tuple[str | None, str | None, int]:
         return None, None, 0
     key, slash, number = cursor.rpartition("/")
     if not slash or not number.isdecimal() or len(number) > 6:
-        raise InvalidInput("cursor", "is not one of the audit log. Begin again without it")
+        raise InvalidInput("cursor", "is not a cursor of the audit log. Begin again without one")
     return key + "\x01", key, int(number)
 
 

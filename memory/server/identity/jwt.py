@@ -129,7 +129,7 @@ class TokenVerifier:
         if named is not None and (not isinstance(named, list) or not named):
             raise InvalidInput(settings.scopes_claim, "must be a list with at least one scope")
         if named is not None and role in ADMINISTRATORS:
-            raise InvalidInput(settings.scopes_claim, f"does not go with the role '{role}'")
+            raise InvalidInput(settings.scopes_claim, f"must be left out for the role '{role}'")
         scopes = None if named is None else tuple(map(scope_or_subtree, named))
         return TokenClaims(subject, check_tenant(claims.get(settings.tenant_claim)), role, scopes)
 

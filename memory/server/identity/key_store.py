@@ -163,12 +163,16 @@ class KeyStore:
         now = self._now()
         if expires_in is not None and expires_in <= timedelta():
             raise InvalidInput(
-                "expires", "must be longer than no time. Leave it out for a key without an end"
+                "expires", "must be longer than zero. Leave it out for a key that never expires"
             )
         if expires_in is not None and expires_in > LONGEST:
-            raise InvalidInput("expires", "must be at most 100 years. Leave it out for a key without an end")
+            raise InvalidInput(
+                "expires", "must be at most 100 years. Leave it out for a key that never expires"
+            )
         if scopes and role in ADMINISTRATORS:
-            raise InvalidInput("scopes", f"do not go with the role '{role}', which is about the whole tenant")
+            raise InvalidInput(
+                "scopes", f"must be left out for the role '{role}', which has the whole tenant"
+            )
         text = new_key_text(key_id or new_key_id())
         key = ApiKey(
             text.key_id,

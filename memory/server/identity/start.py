@@ -51,7 +51,7 @@ def _check_certificate(certificate: str, key: str) -> None:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     except OSError as error:
         raise ConfigError(
-            f"memory serve: {certificate} and {key} are no certificate in PEM and its key: {error}"
+            f"memory serve: {certificate} and {key} are not a PEM certificate and its key: {error}"
         ) from None
 
 
@@ -77,7 +77,7 @@ async def create_keyed_app(memory: Memory, settings: ServerSettings, default_sco
         tokens = TokenVerifier(settings.jwt)
     elif not any(one.is_active(datetime.now(UTC)) for one in await keys.list()):
         raise ConfigError(
-            "memory serve: there is no key yet, so nobody could call. Create one with"
+            "memory serve: no key exists yet, so the server would refuse every request. Create one with"
             " `memory keys create --role operator`, or pass --dev"
         )
     authenticator = KeyAuthenticator(memory, keys, tokens=tokens, default_scope=default_scope)

@@ -131,7 +131,7 @@ def _value_of(values: Values, path: str = "") -> Any:
     try:
         return base64.b64decode(values.pop("value_base64"), validate=True)
     except (ValueError, binascii.Error):
-        raise InvalidInput(f"{path}value_base64", "is no base64") from None
+        raise InvalidInput(f"{path}value_base64", "is not valid base64") from None
 
 
 def _prepare_put(caller: Caller, values: Values) -> None:
@@ -162,7 +162,7 @@ def _change(change: Change, path: str) -> DocumentPut | DocumentDelete:
     if given.pop("op") == "put":
         return _put(given, path)
     if unknown := given.keys() - {"scope", "key", "expected_version"}:
-        raise InvalidInput(f"{path}{min(unknown)}", "does not go with op=delete")
+        raise InvalidInput(f"{path}{min(unknown)}", "cannot be combined with op=delete")
     return DocumentDelete(**given)
 
 

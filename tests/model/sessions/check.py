@@ -11,6 +11,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem, SessionInfo
 from memory.domain.task import Run as TaskRun
 from memory.domain.task import Task
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.conversations.sessions import END
 from memory.orchestrator.storage.collections import CLAIMS, MESSAGES, RUNS, SESSIONS, TASKS
 from memory.ports.collections import Collection
@@ -540,7 +541,9 @@ async def ended_at_once(run: Run, said: Said) -> None:
     it is pending no more, and has done all of it.
     """
     for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and talk.end_owed == 1]:
-        events = await run.memory._engine.session_closing._pending_events(talk.tenant, Scope.session(talk.id))
+        events = await engine_of(run.memory).session_closing._pending_events(
+            talk.tenant, Scope.session(talk.id)
+        )
         if not any(owed.step == END for event in events for owed in event.owed):
             talk.end_owed = 0
             await session_over(run, said, talk.tenant, talk.id)

@@ -9,6 +9,7 @@ from memory import Memory, Message, Session
 from memory.domain.session import ErasedUser, HistoryPage
 from memory.facade.resources.admin import Admin
 from memory.facade.resources.sessions import Sessions
+from memory.facade.runtime.access import access_of
 from tests.model.mutants import Method, mutant
 
 
@@ -97,7 +98,7 @@ async def a_fork_forgets_the_last_message(
 async def a_deleted_session_is_only_archived(whole: Method, sessions: Sessions, session_id: str) -> Any:
     if await sessions.get(session_id) is None:
         return await whole(sessions, session_id)
-    return bool(await Memory._over(sessions._access).session(session_id, create=False).archive()) or True
+    return bool(await Memory._over(access_of(sessions)).session(session_id, create=False).archive()) or True
 
 
 @mutant("sessions.list")
@@ -108,7 +109,7 @@ async def a_list_leaves_out_its_last_session(whole: Method, sessions: Sessions, 
 
 @mutant("admin.erase_user")
 async def what_a_user_said_in_sessions_of_others_stays(whole: Method, admin: Admin, user: str) -> Any:
-    memory = Memory._over(admin._access)
+    memory = Memory._over(access_of(admin))
     theirs = (await memory.sessions.list(user=user, limit=1_000)).sessions
     for one in theirs:
         await memory.sessions.delete(one.id)

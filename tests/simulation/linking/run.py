@@ -25,12 +25,13 @@ from memory.domain.errors import (
     StoreError,
     TooMuchContention,
 )
+from memory.domain.relation import Relation
 from memory.domain.relation_labels import LABELS
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries import graph
-from memory.orchestrator.entries.relations import Relation, RelationVisibility
+from memory.orchestrator.entries.relations import RelationVisibility
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.policies.entry_query import EntryQuery
 from memory.ports.query import Partitions

@@ -19,8 +19,8 @@ from typing import Any
 from unittest.mock import patch
 
 from memory.domain.errors import ScratchpadFull
+from memory.domain.scratchpad import Scratchpad
 from memory.orchestrator.entries import scratchpads
-from memory.orchestrator.entries.scratchpads import Scratchpad
 from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.ports.record import Record
 from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault, Process

@@ -36,6 +36,7 @@ from memory.domain.errors import (
 from memory.domain.scope import Scope
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.conversations.blobs import manifests
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES
@@ -611,7 +612,7 @@ async def _altered(world: World, memory: Memory) -> None:
         chunk = next(
             row for row in world.standing(ARTIFACTS) if row.fields["upload"] == manifest.fields["upload"]
         )
-        await _alter(memory._engine, chunk)
+        await _alter(engine_of(memory), chunk)
         with suppress(CorruptRecord):
             await memory.artifacts.read((session, path))
             world.broken.append(f"altered bytes of {shown.label} are passed off as those that were put")

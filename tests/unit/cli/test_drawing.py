@@ -14,9 +14,9 @@ import pytest
 from memory import Scope
 from memory.cli.graph_drawing import HEIGHT, ROW, TITLE, WIDTH, cut, draw, places
 from memory.domain.entry import Entry, EntryType
+from memory.domain.relation import Expansion, Node, Relation
 from memory.domain.relation_labels import LABELS
-from memory.orchestrator.entries.graph import MOST_NODES, Expansion, Node
-from memory.orchestrator.entries.relations import Relation
+from memory.orchestrator.entries.graph import MOST_NODES
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 SVG = "{http://www.w3.org/2000/svg}"

@@ -20,6 +20,7 @@ from memory.domain.errors import StoreFull, StoreUnavailable
 from memory.facade.memory import Memory
 from memory.facade.reports import Stats
 from memory.facade.resources.admin import Admin
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, PendingStep, Record
@@ -325,7 +326,7 @@ def owing(narrow: CommandLine) -> str:
     async def owe() -> str:
         async with Memory("sqlite:///memory.db", embedder="none") as memory:
             entry = await memory.write("x", scope="user:ada")
-            store = memory._engine.topology.archive
+            store = engine_of(memory).topology.archive
             (row,) = await store.get(ENTRIES, [Key(memory.tenant, entry.id)])
             assert isinstance(row, Record)
             debts = (PendingStep("of-version-2", "of-version-2", {}),)

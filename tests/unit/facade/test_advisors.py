@@ -16,6 +16,7 @@ import pytest
 
 from memory import BlockingMemory, ConfigError, FoundEntry, FoundMessage, InvalidInput, Memory, SearchResult
 from memory.adapters.advisors.function import AT_ONCE, FunctionAdvisor, FunctionReranker
+from memory.facade.runtime.access import engine_of
 from memory.policies import expansion, rerank
 from memory.policies.entry_query import EntryQuery
 from memory.ports.advisor import Prompt
@@ -514,14 +515,14 @@ async def test_the_question_is_searched_for_while_the_advisor_thinks(monkeypatch
 
     async with opened(advisor=waits) as memory:
         await memory.write("tea", scope=ADA)
-        original = memory._engine.entry_search.search
+        original = engine_of(memory).entry_search.search
 
         async def told(asking: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
             await asked.wait()
             searched.set()
             return await original(asking, text, explain=explain)
 
-        monkeypatch.setattr(memory._engine.entry_search, "search", told)
+        monkeypatch.setattr(engine_of(memory).entry_search, "search", told)
         async with asyncio.timeout(60):
             assert contents(await memory.search("tea", scope=ADA, expand=True)) == ["tea"]
 
@@ -600,9 +601,9 @@ async def test_reads_are_counted_of_what_is_shown_alone() -> None:
         advisor=Model(lambda prompt: "tea time" if "paraphrases" in prompt.system else reversing(prompt))
     ) as memory:
         await with_words(memory, 3)
-        await memory._engine.accesses.tell()
+        await engine_of(memory).accesses.tell()
         assert len(await memory.search("tea", scope=ADA, limit=1, expand=True, rerank=True)) == 1
-        assert await memory._engine.accesses.tell() == 1
+        assert await engine_of(memory).accesses.tell() == 1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.conversations.log.previews import preview_of
 from memory.ports.advisor import Prompt
 
@@ -91,7 +92,7 @@ async def test_tags_of_a_text_that_was_edited_away_are_not_added(
         await asked.wait()
         await memory.update(entry.id, **changes)
         answer.set()
-        await memory._engine.enricher.drain()
+        await engine_of(memory).enricher.drain()
         found = await memory.get(entry.id)
         assert found is not None
         assert found.tags == tags

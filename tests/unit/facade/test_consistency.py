@@ -17,6 +17,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from memory import BlockingMemory, Memory
 from memory.adapters.wrappers.telemetry import DeliveryMetrics, MaintenanceMetrics
 from memory.domain.errors import ConfigError, CorruptRecord, InvalidInput, StoreUnavailable
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key
@@ -113,7 +114,7 @@ def test_the_blocking_twin_delivers_and_flushes_too(tmp_path: Path) -> None:
 
 async def test_stats_tell_how_far_behind_a_tier_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
-        engine = memory._engine
+        engine = engine_of(memory)
         monkeypatch.setattr(engine.placement, "settings", replace(engine.settings, linger=timedelta(hours=1)))
         with monkeypatch.context() as dying:
             dying.setattr(engine.deliveries, "deliver", leave)
@@ -142,7 +143,7 @@ async def leave(*_: object) -> None:
 async def test_telemetry_counts_what_waits_and_how_long_it_took(tmp_path: Path) -> None:
     reader = InMemoryMetricReader()
     async with Memory(three_files(tmp_path)) as memory:
-        memory._engine.deliveries.watcher = DeliveryMetrics(meters=MeterProvider([reader]))
+        engine_of(memory).deliveries.watcher = DeliveryMetrics(meters=MeterProvider([reader]))
         entry = await memory.write("one", scope=ADA)
         await memory.update(entry.id, content="two")
         await memory.admin.flush()
@@ -157,10 +158,10 @@ async def test_telemetry_counts_what_waits_and_how_long_it_took(tmp_path: Path) 
 
 async def test_a_configuration_with_telemetry_watches_deliveries(tmp_path: Path) -> None:
     async with Memory(three_files(tmp_path, telemetry=True)) as memory:
-        assert isinstance(memory._engine.deliveries.watcher, DeliveryMetrics)
-        assert isinstance(memory._engine.maintenance.watcher, MaintenanceMetrics)
+        assert isinstance(engine_of(memory).deliveries.watcher, DeliveryMetrics)
+        assert isinstance(engine_of(memory).maintenance.watcher, MaintenanceMetrics)
     async with Memory(three_files(tmp_path)) as memory:
-        assert (memory._engine.deliveries.watcher, memory._engine.maintenance.watcher) == (None, None)
+        assert (engine_of(memory).deliveries.watcher, engine_of(memory).maintenance.watcher) == (None, None)
 
 
 async def test_telemetry_counts_how_rounds_of_maintenance_end(
@@ -168,7 +169,7 @@ async def test_telemetry_counts_how_rounds_of_maintenance_end(
 ) -> None:
     reader = InMemoryMetricReader()
     async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
-        maintenance = memory._engine.maintenance
+        maintenance = engine_of(memory).maintenance
         maintenance.watcher = MaintenanceMetrics(meters=MeterProvider([reader]))
         await memory.admin.sweep()
         with monkeypatch.context() as failing:
@@ -194,11 +195,11 @@ async def test_telemetry_tells_what_is_in_quarantine_behind_a_round_that_reached
 ) -> None:
     reader = InMemoryMetricReader()
     async with Memory(three_files(tmp_path, durations={"sweep_every": "0s"})) as memory:
-        maintenance = memory._engine.maintenance
+        maintenance = engine_of(memory).maintenance
         maintenance.watcher = MaintenanceMetrics(meters=MeterProvider([reader]))
         entry = await memory.write("one", scope=ADA)
         await damage(
-            memory._engine.topology.archive,
+            engine_of(memory).topology.archive,
             f"sqlite:///{tmp_path / 'mid'}.db",
             ENTRIES,
             Key("default", entry.id),

@@ -12,6 +12,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from memory import BlockingMemory, ConfigError, Memory, MemoryConfig
 from memory.adapters.wrappers.telemetry import EnrichmentMetrics
 from memory.domain.enrichment import AutoTag
+from memory.facade.runtime.access import engine_of
 from memory.ports.advisor import Advice, Prompt
 
 ADA = "user:ada"
@@ -33,10 +34,10 @@ async def test_telemetry_measures_what_advisors_are_asked_and_the_tokens_they_sa
     answers = ["ERR", Advice("sea", input_tokens=120, output_tokens=3)]
     reader = InMemoryMetricReader()
     async with Memory("memory://", embedder="none", advisor=lambda prompt: answers.pop()) as memory:
-        memory._engine.enricher.watcher = EnrichmentMetrics(meters=MeterProvider([reader]))
+        engine_of(memory).enricher.watcher = EnrichmentMetrics(meters=MeterProvider([reader]))
         for _ in range(2):
             await memory.write_with_report("Ada sails", scope=ADA, auto_tag=True)
-        model = memory._engine.enricher._advisor.model  # type: ignore[union-attr]
+        model = engine_of(memory).enricher._advisor.model  # type: ignore[union-attr]
     about = {"memory.enrichment.of": "auto_tag", "gen_ai.request.model": model}
     tokens = {
         point.attributes["gen_ai.token.type"]: (point.sum, point.attributes)
@@ -55,7 +56,7 @@ async def test_an_advisor_that_fails_is_measured_apart() -> None:
 
     reader = InMemoryMetricReader()
     async with Memory("memory://", embedder="none", advisor=fails) as memory:
-        memory._engine.enricher.watcher = EnrichmentMetrics(meters=MeterProvider([reader]))
+        engine_of(memory).enricher.watcher = EnrichmentMetrics(meters=MeterProvider([reader]))
         await memory.write_with_report("Ada sails", scope=ADA, auto_tag=True)
     (durations,) = points(reader, "memory.enrichment.duration")
     assert durations.attributes["memory.enrichment.answered"] is False
@@ -64,9 +65,9 @@ async def test_an_advisor_that_fails_is_measured_apart() -> None:
 
 async def test_a_configuration_with_telemetry_watches_advisors() -> None:
     async with Memory("memory://", embedder="none", telemetry=True) as memory:
-        assert isinstance(memory._engine.enricher.watcher, EnrichmentMetrics)
+        assert isinstance(engine_of(memory).enricher.watcher, EnrichmentMetrics)
     async with Memory("memory://", embedder="none") as memory:
-        assert memory._engine.enricher.watcher is None
+        assert engine_of(memory).enricher.watcher is None
 
 
 @pytest.mark.behaviour("D100")

@@ -24,6 +24,7 @@ from memory import (
     NotFound,
     StoreUnavailable,
 )
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.entries import derivatives
 from memory.ports.advisor import Prompt
 from tests.acceptance.support import HOUR, Clock
@@ -175,7 +176,7 @@ async def test_an_entry_that_took_the_place_of_its_source_outlives_the_sources_s
 async def test_a_session_that_expires_leaves_the_copies_of_what_was_learnt_in_it(tmp_path: Path) -> None:
     async with Memory(url(tmp_path), embedder="none", on_window_exit=learn, promotion=RULES) as memory:
         await everything_made(memory)
-        sessions = memory._engine.conversations.sessions
+        sessions = engine_of(memory).conversations.sessions
         await sessions.erase_expired(await sessions.record(memory.tenant, "s1"))
         assert "user:ada" in await entries_in(memory)
         assert "session:s1" in await entries_in(
@@ -209,7 +210,7 @@ async def test_a_copy_that_is_about_to_be_stored_does_not_outlive_its_source(
         session = ours.session("s1", user="ada")
         await session.append({"role": "user", "content": "hello"})
         entry = await ours.write(WORDS, scope="session:s1", tags=["fact"])
-        derivation = ours._engine.derivation
+        derivation = engine_of(ours).derivation
         store = derivation._store
 
         async def erased_before(*args: Any, **kwargs: Any) -> Entry:
@@ -231,7 +232,7 @@ async def test_a_copy_of_an_entry_that_is_edited_meanwhile_says_what_the_entry_s
 ) -> None:
     async with Memory(url(tmp_path), embedder="none") as memory:
         entry = await memory.write(WORDS, scope="session:s1")
-        derivation = memory._engine.derivation
+        derivation = engine_of(memory).derivation
         store = derivation._store
 
         async def edited_before(*args: Any, **kwargs: Any) -> Entry:
@@ -289,7 +290,7 @@ async def test_an_advisors_note_does_not_outlive_the_entry_that_it_speaks_of(
         await memory.update(new.entry.id, title="Home")  # a version is kept that had the note
         if when == "after":
             await memory.delete(old.id)
-        await memory._engine.enricher.drain()
+        await engine_of(memory).enricher.drain()
         told = await memory.enrichment(new.entry.id)
         assert told.supersede is not None
         assert "secretstreet" not in str(told.supersede.note)
@@ -306,7 +307,7 @@ async def test_an_imported_note_goes_with_the_entry_that_it_speaks_of(tmp_path: 
     ):
         old = await memory.write("Bob lives in secretstreet 5", scope="user:bob")
         await memory.write("Bob lives in Porto", scope="user:bob", auto_supersede=True)
-        await memory._engine.enricher.drain()
+        await engine_of(memory).enricher.drain()
         await there.admin.import_(memory.admin.export(), same_ids=True)
         await there.delete(old.id)
         assert not [line async for line in there.admin.export() if "secretstreet" in str(line)]
@@ -327,7 +328,7 @@ async def test_a_fork_that_is_about_to_be_stored_has_nothing_that_was_erased(
                 {"id": "m2", "role": "assistant", "content": "ok"},
             ]
         )
-        conversations = ours._engine.conversations
+        conversations = engine_of(ours).conversations
         fork = conversations.fork
 
         async def erased_before(*args: Any) -> Any:
@@ -407,7 +408,7 @@ async def test_a_fork_whose_writer_died_outlives_the_expiry_of_its_session(
         async def dies(*_: Any) -> None:
             raise StoreUnavailable("default", "is dead")
 
-        monkeypatch.setattr(memory._engine.conversations.redaction, "confirm_fork", dies)
+        monkeypatch.setattr(engine_of(memory).conversations.redaction, "confirm_fork", dies)
         with pytest.raises(StoreUnavailable):
             await session.fork(session_id="f")
         monkeypatch.undo()

@@ -19,6 +19,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.query import In, Query, Search, Words, within
 from memory.ports.record import Partition
@@ -280,7 +281,7 @@ async def test_a_large_filter_does_not_hold_the_loop(memory: Memory, holding: Ho
     where = within(Partition("default", "session:s"))
     wanted = In("source", tuple(f"v{n}" for n in range(40_000)))
     found = 0
-    for store in memory._engine.topology.leaves:
+    for store in engine_of(memory).topology.leaves:
         page = await holding.of(partial(store.query, Query(ENTRIES, where, wanted, limit=500)))
         found += len(page.records)
         if store.capabilities.lexical:

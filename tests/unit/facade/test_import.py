@@ -24,6 +24,7 @@ from memory import BlockingMemory, Conflict, EntryDraft, InvalidInput, Memory, P
 from memory.domain.ids import new_id
 from memory.domain.time import micros
 from memory.domain.versions import version_text
+from memory.facade.runtime.access import engine_of
 from memory.facade.transfer import importer
 from memory.facade.transfer.importer import BadFile, ImportReport
 from memory.facade.transfer.lines import BadLine
@@ -287,7 +288,7 @@ async def test_what_was_imported_with_its_versions_is_erased_with_them(new: Make
     await there.admin.import_(here.admin.export(), same_ids=True)
     for entry_id in ids.values():
         await there.delete(entry_id)
-    left = [row for store in there._access.engine.topology.homes for row in await kept_in(store)]
+    left = [row for store in engine_of(there).topology.homes for row in await kept_in(store)]
     assert left == []
     assert await lines_of(there) == []
 
@@ -386,18 +387,18 @@ async def test_a_version_that_comes_while_its_entry_is_deleted_goes_with_it(
     entry = await here.write("secret", scope="user:ada")
     for content in ("another secret", "other"):  # a deletion knows of the last version only
         await here.update(entry.id, content=content)
-    placement = there._access.engine.placement
+    placement = engine_of(there).placement
     write = placement.write
 
     async def deleted_before(name: str, *args: Any, **kwargs: Any) -> list[Outcome]:
         if name == "version.keep":
             assert await there.delete(entry.id)
-        return await write(name, *args, **kwargs)  # type: ignore[no-any-return]
+        return await write(name, *args, **kwargs)
 
     monkeypatch.setattr(placement, "write", deleted_before)
     report = await there.admin.import_(here.admin.export(), same_ids=True)
     assert (report.imported, report.versions) == (1, 0)
-    assert [row for store in there._access.engine.topology.homes for row in await kept_in(store)] == []
+    assert [row for store in engine_of(there).topology.homes for row in await kept_in(store)] == []
 
 
 async def test_a_line_whose_id_is_taken_is_refused_with_what_hangs_on_it_and_nothing_else_is(
@@ -937,7 +938,7 @@ async def test_what_stands_damaged_under_an_id_is_refused(new: Maker, tmp_path: 
     report = await there.admin.import_(lines, same_ids=True)
     assert report.refused_lines == [1]
     assert "is damaged" in report.problems[0]
-    assert (await there._access.engine.placement.locate_many(ENTRIES, [Key(there.tenant, entry.id)]))[
+    assert (await engine_of(there).placement.locate_many(ENTRIES, [Key(there.tenant, entry.id)]))[
         0
     ].corrupt is not None
 

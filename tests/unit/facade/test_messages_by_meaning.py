@@ -21,6 +21,7 @@ from memory import (
     SemanticProvider,
 )
 from memory.facade.config.settings import MemoryConfig, load
+from memory.facade.runtime.access import engine_of
 
 TEA = {"role": "user", "content": "Ada prefers tea with milk", "id": "m1"}
 FERRY = {"role": "user", "content": "The ferry left the harbour", "id": "m2"}
@@ -121,7 +122,7 @@ async def test_what_is_exported_is_found_by_meaning_where_it_is_imported(tmp_pat
     async with Memory(placed(tmp_path / "here")) as memory:
         await memory.admin.import_(lines)
         assert await found(memory, mode="semantic", limit=1) == ["m1"]
-        assert await memory._engine.maintenance.count_pending() == 0
+        assert await engine_of(memory).maintenance.count_pending() == 0
 
 
 async def test_a_semantic_provider_finds_what_has_no_word_in_common(tmp_path: Path) -> None:

@@ -11,19 +11,20 @@ import pytest
 
 from memory import Memory
 from memory.domain.errors import StoreUnavailable
+from memory.facade.runtime.access import engine_of
 from tests.unit.facade.test_one_store_down import EMBEDDED, STORES, take_down
 
 SCOPES = ["user:ada", "session:s"]
 READS: dict[str, Callable[[Memory], Awaitable[Any]]] = {
     "retrieve": lambda m: m.retrieve("user:ada"),
-    "retrieve at a moment": lambda m: m.retrieve("user:ada", known_at=m._engine.placement.now()),
+    "retrieve at a moment": lambda m: m.retrieve("user:ada", known_at=engine_of(m).placement.now()),
     "browse": lambda m: m.browse(),
     "search": lambda m: m.search("text", scope=SCOPES),
     "search by words": lambda m: m.search("text", scope=SCOPES, mode="lexical"),
     "search by meaning": lambda m: m.search("text", scope=SCOPES, mode="semantic"),
     "search with messages": lambda m: m.search("text", scope=SCOPES, messages=True),
     "search with paraphrases": lambda m: m.search("text", scope=SCOPES, expand=True),
-    "search at a moment": lambda m: m.search("text", scope=SCOPES, known_at=m._engine.placement.now()),
+    "search at a moment": lambda m: m.search("text", scope=SCOPES, known_at=engine_of(m).placement.now()),
     "search for nothing": lambda m: m.search(" ", scope=SCOPES),
 }
 
@@ -47,7 +48,7 @@ async def _opened(config: Any) -> Memory:
 @pytest.mark.parametrize("config", ["memory://", _several()], ids=["one store", "three stores"])
 async def test_a_read_that_no_store_answers_raises(config: Any) -> None:
     memory = await _opened(config)
-    names = list(dict.fromkeys(leaf.name for leaf in memory._engine.topology.leaves))
+    names = list(dict.fromkeys(leaf.name for leaf in engine_of(memory).topology.leaves))
     for name in names:
         take_down(memory, name)
     for read, call in READS.items():

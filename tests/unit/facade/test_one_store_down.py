@@ -15,8 +15,9 @@ import pytest
 from memory import DocumentPut, Memory
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.relation import Relation
 from memory.domain.session import Context
-from memory.orchestrator.entries.relations import Relation
+from memory.facade.runtime.access import engine_of
 
 TABLE = Path(__file__).parents[3] / "docs" / "backends.md"
 STORES = ("short", "mid", "long")
@@ -143,7 +144,7 @@ def take_down(memory: Memory, name: str) -> None:
     async def nothing(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable(name, "down")
 
-    store: Any = next(leaf for leaf in memory._engine.topology.leaves if leaf.name == name)
+    store: Any = next(leaf for leaf in engine_of(memory).topology.leaves if leaf.name == name)
     for hook in (
         "_get",
         "_apply",

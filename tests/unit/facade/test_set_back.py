@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from memory import Memory
+from memory.facade.runtime.access import engine_of
 from tests.acceptance.support import Clock
 from tests.support.depth import drawn
 from tests.support.set_back import SCOPES, History, missing, wrong
@@ -75,7 +76,7 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(
         healed = await memory.admin.compare(repair=True)
         assert (healed.error, healed.left) == ("", [])
         await history.settle()
-        assert await wrong(memory._access.engine) == []
+        assert await wrong(engine_of(memory)) == []
         lost = {one.id for one in healed.lost}
         assert await missing(history, tier, since, lost) == []
         assert await memory.admin.rolled_back_stores() == []

@@ -13,6 +13,7 @@ import pytest
 
 from memory.domain.entry import Contributor, Entry, EntryType, ImportedDraft
 from memory.domain.ids import keyed_id, new_id
+from memory.domain.relation import Relation
 from memory.domain.scope import Scope
 from memory.domain.versions import version_text
 from memory.facade.transfer.lines import (
@@ -27,7 +28,6 @@ from memory.facade.transfer.lines import (
     exported_relation,
     read,
 )
-from memory.orchestrator.entries.relations import Relation
 
 SESSION = Scope.session("s1")
 

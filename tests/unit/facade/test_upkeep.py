@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import engine_of
 from memory.facade.runtime.background import SweepTask
 from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
@@ -83,11 +84,11 @@ async def _forget_replica(config: Mapping[str, object], entry_id: str) -> None:
     from memory.ports.writes import Always, Delete, Newer, Purge, Put
 
     async with Memory(config) as memory:
-        homes = memory._engine.topology
+        homes = engine_of(memory).topology
         key = Key("default", entry_id)
         record = (await homes.home("mid").get(ENTRIES, [key]))[0]
         assert isinstance(record, Record)
-        owed = replicas(memory._engine.placement, ENTRIES, homes.home("mid"), "mid")
+        owed = replicas(engine_of(memory).placement, ENTRIES, homes.home("mid"), "mid")
         await homes.home("mid").apply([Put(ENTRIES, replace(record, owed=owed), Always())])
         await homes.home("long").apply(
             [Delete(ENTRIES, key, record.version + 1, Newer()), Purge(ENTRIES, key, record.version + 1)]

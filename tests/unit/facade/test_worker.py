@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput, Memory
+from memory.facade.runtime.access import engine_of
 from memory.facade.worker import Worker
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.lease import Lease
@@ -88,7 +89,7 @@ async def test_a_worker_whose_rounds_fail_goes_on(tmp_path: Path, monkeypatch: p
     reports: list[SweepReport] = []
     async with Memory(three_files(tmp_path)) as memory:
         sweep, failures = (
-            memory._engine.maintenance.sweep,
+            engine_of(memory).maintenance.sweep,
             iter([OSError("the disk is asleep"), OSError("still asleep")]),
         )
 
@@ -97,7 +98,7 @@ async def test_a_worker_whose_rounds_fail_goes_on(tmp_path: Path, monkeypatch: p
                 raise failure
             return await sweep(*args)
 
-        monkeypatch.setattr(memory._engine.maintenance, "sweep", failing)
+        monkeypatch.setattr(engine_of(memory).maintenance, "sweep", failing)
         worker = Worker(memory, every=SECOND / 100, budget=SECOND, told=reports.append)
         running = asyncio.create_task(worker.run())
         await _until(lambda: len(reports) > 1)
@@ -110,7 +111,7 @@ async def test_a_worker_takes_over_from_one_that_died_holding_the_lease(tmp_path
     async with Memory(config) as dead, Memory(config) as memory:
         entry = await memory.write("hello", scope="user:ada")
         await memory.delete(entry.id)
-        await Lease(dead._engine.placement).hold()
+        await Lease(engine_of(dead).placement).hold()
         reports: list[SweepReport] = []
         worker = Worker(memory, every=60 * SECOND, budget=SECOND, told=reports.append)
         running = asyncio.create_task(worker.run())
@@ -157,7 +158,7 @@ async def test_a_worker_rests_as_long_as_what_it_was_told_asks_for(
             worker.stop()
 
     async with Memory(three_files(tmp_path, lease="20s")) as memory:
-        monkeypatch.setattr(memory._engine, "maintain", scripted)
+        monkeypatch.setattr(engine_of(memory), "maintain", scripted)
         monkeypatch.setattr(Worker, "_rest", rest)
         await Worker(memory, every=5 * SECOND, budget=SECOND).run()
         assert rests == [0, 5, 4, 1, 2, 4, 5, 5, 1]

@@ -12,8 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from memory.domain.entry import Entry
+from memory.domain.relation import Expansion
 from memory.orchestrator.entries import graph
-from memory.orchestrator.entries.graph import LINKS_A_SIDE, MOST_NODES, Expansion
+from memory.orchestrator.entries.graph import LINKS_A_SIDE, MOST_NODES
 from memory.orchestrator.storage.collections import RELATIONS
 from memory.ports.record import Key, Record
 from memory.ports.writes import Absent, Put

@@ -13,6 +13,7 @@ import pytest
 from memory import Memory
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import QuotaExceeded, StoreUnavailable
+from memory.facade.runtime.access import engine_of
 from memory.orchestrator.conversations import artifact_references, sessions
 from memory.orchestrator.conversations.log import log as logs
 from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
@@ -157,7 +158,7 @@ async def restored_versions(folder: Path) -> None:
         entry = await here.write("one", scope="user:ada")
         for content in ("two", "three", "four"):
             await here.update(entry.id, content=content)
-        placement = there._engine.placement
+        placement = engine_of(there).placement
         write = placement.write
 
         async def deleted_before(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -167,7 +168,7 @@ async def restored_versions(folder: Path) -> None:
 
         placement.write = deleted_before  # type: ignore[method-assign]
         await there.admin.import_(here.admin.export(), same_ids=True)
-        left = await there._engine.topology.archive.query(Query(ENTRY_VERSIONS, Everywhere()))
+        left = await engine_of(there).topology.archive.query(Query(ENTRY_VERSIONS, Everywhere()))
         assert not left.records
 
 
@@ -180,7 +181,7 @@ async def references(folder: Path) -> None:
         await memory.sessions.create("s1")
         artifact = await memory.artifacts.put("s1", "a.txt", b"text")
         entry = await memory.write("text", scope="user:ada", artifact_id=artifact.id)
-        placement = memory._engine.placement
+        placement = engine_of(memory).placement
         write, edits = placement.write, ["edited"]
 
         async def edited_before(name: str, *args: Any, **kwargs: Any) -> Any:

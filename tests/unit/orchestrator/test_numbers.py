@@ -14,6 +14,7 @@ import pytest
 
 from memory.adapters.wrappers.retry import Retry
 from memory.domain.errors import CorruptRecord, StoreUnavailable
+from memory.domain.short_id import NumberedItem
 from memory.orchestrator.conversations.blobs import manifests
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entries import orphans, short_ids
@@ -313,7 +314,7 @@ async def test_of_a_session_that_is_deleted_meanwhile_nothing_is_numbered_and_no
     assert await world.engine.short_ids.resolve(TENANT, [1, 2, 3, artifact.id]) == [
         None,
         None,
-        short_ids.NumberedItem("artifact", stays.id, 3),
+        NumberedItem("artifact", stays.id, 3),
         None,
     ]
     assert [row.fields["artifact_id"] for row in await world.rows(world.mid, MANIFESTS)] == [stays.id]
@@ -390,12 +391,12 @@ async def test_artifacts_are_numbered_in_a_few_calls_and_entries_are_found_witho
     world.mid.steps.clear()
     assert (
         await world.engine.short_ids.resolve(TENANT, [9, entry.id])
-        == [short_ids.NumberedItem("entry", entry.id, 9)] * 2
+        == [NumberedItem("entry", entry.id, 9)] * 2
     )
     assert world.mid.steps == ["number.find", "number.read", "read.home"]
     world.mid.steps.clear()
     assert await world.engine.short_ids.resolve(TENANT, [1, 2]) == [
-        short_ids.NumberedItem("artifact", asked[n], n + 1) for n in range(2)
+        NumberedItem("artifact", asked[n], n + 1) for n in range(2)
     ]
     assert world.mid.steps == ["number.find", "artifacts.find", "session.read"]
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memory.domain.versions import version_text
+from memory.facade.runtime.access import engine_of
 from memory.ports import formats
 from memory.ports.base import BaseStore
 from tests.support import mongo_servers, mysql_servers, postgres_servers
@@ -119,7 +120,7 @@ async def test_a_store_of_an_earlier_version_opens(
 
 
 async def _format(memory: Any) -> str | None:
-    store = memory._engine.topology.homes[0]
+    store: Any = engine_of(memory).topology.homes[0]
     while not isinstance(store, BaseStore):
         store = store.inner
     return await store.read_format()

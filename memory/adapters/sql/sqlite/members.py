@@ -143,7 +143,8 @@ class Members:
     def merge(self, rows: Sequence[Any], present: Mapping[int, Ints]) -> None:
         """Add rows of (number, role, words, partition).
 
-        Of the partitions in `present`, all members that are not there are removed.
+        `present` has the numbers of all members of some partitions. Other members of
+        these partitions are removed.
         """
         self._vector_places.clear()
         for partition, there in present.items():
@@ -228,9 +229,9 @@ class Members:
         return PostingList(np.concatenate([numbers, also.numbers]), np.concatenate([counts, also.counts]))
 
     def has_words_of(self, session: Session, index: WordIndex) -> bool:
-        """Whether the kept words are those of the index.
+        """Return whether the cached words equal those of the index.
 
-        Words of partitions that have changed since are forgotten, not compared.
+        Words of partitions that have changed since are dropped and not compared.
         """
         known = self._vocabulary
         if known is None or self._reworded or not index.is_of_this_index(session, known):

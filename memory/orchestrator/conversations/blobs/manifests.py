@@ -647,7 +647,7 @@ class Manifests:
             raise CorruptRecord(
                 self._store.name,
                 str(manifest.fields["artifact_id"]),
-                "its bytes differ from those that were put",
+                "its bytes differ from those that were stored",
             )
 
     async def stream_part(self, manifest: Record, start: int, end: int) -> AsyncIterator[bytes]:

@@ -23,7 +23,7 @@ NEWEST = BASE_EVERY + 16
 The newest event that carries the window is among them, unless one of them is damaged.
 """
 REMEMBERED = 512
-"""Events that are not read again unless they were edited."""
+"""How many events are cached. A cached event is read again only if it was edited."""
 REMEMBERED_SIZE = 8_192
 """Characters of the largest message that is cached."""
 REMEMBERED_FOR = timedelta(minutes=1)
