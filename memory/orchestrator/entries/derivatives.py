@@ -28,6 +28,7 @@ from memory.orchestrator.storage.collections import DERIVED_FROM, ENTRIES
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, apply_changes
 from memory.orchestrator.storage.outbox import Item, Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.partial_answers import BROWSED
+from memory.orchestrator.storage.past_versions import kept_versions
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import UNDONE, RequestMark
 from memory.orchestrator.storage.session_keys import scope_of
@@ -181,12 +182,21 @@ class Derivatives:
         located = await self._placement.locate_many(ENTRIES, list(keys)) if keys else []
         for (key, source), there in zip(keys.items(), located, strict=True):
             now, then = there.record, read.get(key)
-            if now is None or (now.version != source.version and (then is None or not still_says(now, then))):
+            if now is None:
                 return source.entry_id
+            if now.version != source.version:
+                then = then or await self._as_read(now, source)
+                if then is None or not still_says(now, then):
+                    return source.entry_id
         for said in direct:
             if isinstance(said, MessageSource) and not await self._messages_stand(tenant, said):
                 return said.session_id
         return None
+
+    async def _as_read(self, now: Record, source: EntrySource) -> Record | None:
+        """Return the kept version of a source that another process read."""
+        kept = await kept_versions(self._placement, now, since=source.version)
+        return next((one for one in kept if one.version == source.version), None)
 
     # -- erased ------------------------------------------------------------------------
 

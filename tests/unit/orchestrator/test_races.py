@@ -222,6 +222,26 @@ async def test_a_copy_that_was_not_confirmed_before_its_source_was_deleted_is_no
         await world.engine.maintain()
 
 
+@pytest.mark.parametrize(
+    ("changes", "left"), [({"tags": ["seen"]}, ["text"]), (None, ["text"]), ({"content": "other text"}, [])]
+)
+async def test_a_sweep_undoes_a_copy_only_if_its_source_says_something_else(
+    world: World, changes: dict[str, Any] | None, left: list[str]
+) -> None:
+    """The process that copied it died. The source was retired or edited since."""
+    source = await world.write()
+    world.mid.fails_before.add("owed.settle")
+    with pytest.raises(StoreError):
+        await world.engine.derivation.promote(TENANT, source.id, USER)
+    world.heal()
+    if changes is None:
+        await world.engine.entries.invalidate(TENANT, source.id, None)
+    else:
+        await world.update(source, **changes)
+    await (await world.another_process()).maintain()
+    assert await world.browse(USER) == left
+
+
 async def test_a_promotion_another_finishes_first_returns_the_first(world: World) -> None:
     source = await world.write()
     first = []
