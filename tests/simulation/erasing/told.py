@@ -384,5 +384,5 @@ class Run(World):
 
 
 def _direct_sources(rows: list[Record]) -> dict[str, int]:
-    told: list[Any] = [one for row in rows for one in row.body.get(SOURCES, ())]  # type: ignore[union-attr]
+    told: list[Any] = [one for row in rows for one in row.body.get(SOURCES, ())]
     return {one["entry"]: one["version"] for one in told if one.get("direct") and "entry" in one}
