@@ -151,7 +151,7 @@ class Derivatives:
     async def _confirm(self, entry: Record, store: Store, owed: PendingStep) -> bool:
         checks = self._checks.get(entry.key, [])
         gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
-        if gone is not None and not await self._is_confirmed(entry.key):
+        if gone is not None and not await self._stays(entry.key):
             await self._erasure.delete(
                 ENTRIES,
                 entry.key,
@@ -164,18 +164,26 @@ class Derivatives:
                 check.gone = gone
         return True
 
-    async def _is_confirmed(self, key: Key) -> bool:
-        """Return whether another call has confirmed the entry since it was read.
+    async def _stays(self, key: Key) -> bool:
+        """Return whether another call has confirmed or edited the entry since.
 
-        That call may have deleted the sources, as its caller asked.
+        The call that confirmed it may have deleted the sources, as its caller asked. An
+        edited entry stays if its sources were only edited: its edits are acknowledged.
         """
         there = (await self._placement.locate(ENTRIES, key)).record
-        return there is not None and all(owed.step != CONFIRM_SOURCES for owed in there.owed)
+        if there is None:
+            return False
+        if all(owed.step != CONFIRM_SOURCES for owed in there.owed):
+            return True
+        is_edited = there.previous is not None
+        return is_edited and await self._stale_source(there, {}, or_edited=False) is None
 
-    async def _stale_source(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
-        """Return the first direct source whose content has changed since it was read.
+    async def _stale_source(
+        self, entry: Record, read: Mapping[Key, Record], *, or_edited: bool = True
+    ) -> str | None:
+        """Return the first direct source that is gone, or was edited since it was read.
 
-        None if none has.
+        None if there is none.
         """
         tenant, direct = entry.key.tenant, [source for source in sources_of(entry) if source.direct]
         keys = {Key(tenant, source.entry_id): source for source in direct if isinstance(source, EntrySource)}
@@ -184,7 +192,7 @@ class Derivatives:
             now, then = there.record, read.get(key)
             if now is None:
                 return source.entry_id
-            if now.version != source.version:
+            if or_edited and now.version != source.version:
                 then = then or await self._as_read(now, source)
                 if then is None or not still_says(now, then):
                     return source.entry_id
