@@ -28,6 +28,7 @@ from memory.orchestrator.storage.collections import DERIVED_FROM, ENTRIES
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, apply_changes
 from memory.orchestrator.storage.outbox import Item, Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.partial_answers import BROWSED
+from memory.orchestrator.storage.past_versions import kept_versions
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import UNDONE, RequestMark
 from memory.orchestrator.storage.session_keys import scope_of
@@ -150,7 +151,7 @@ class Derivatives:
     async def _confirm(self, entry: Record, store: Store, owed: PendingStep) -> bool:
         checks = self._checks.get(entry.key, [])
         gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
-        if gone is not None and not await self._is_confirmed(entry.key):
+        if gone is not None and not await self._stays(entry.key):
             await self._erasure.delete(
                 ENTRIES,
                 entry.key,
@@ -163,30 +164,47 @@ class Derivatives:
                 check.gone = gone
         return True
 
-    async def _is_confirmed(self, key: Key) -> bool:
-        """Return whether another call has confirmed the entry since it was read.
+    async def _stays(self, key: Key) -> bool:
+        """Return whether another call has confirmed or edited the entry since.
 
-        That call may have deleted the sources, as its caller asked.
+        The call that confirmed it may have deleted the sources, as its caller asked. An
+        edited entry stays if its sources were only edited: its edits are acknowledged.
         """
         there = (await self._placement.locate(ENTRIES, key)).record
-        return there is not None and all(owed.step != CONFIRM_SOURCES for owed in there.owed)
+        if there is None:
+            return False
+        if all(owed.step != CONFIRM_SOURCES for owed in there.owed):
+            return True
+        is_edited = there.previous is not None
+        return is_edited and await self._stale_source(there, {}, or_edited=False) is None
 
-    async def _stale_source(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
-        """Return the first direct source whose content has changed since it was read.
+    async def _stale_source(
+        self, entry: Record, read: Mapping[Key, Record], *, or_edited: bool = True
+    ) -> str | None:
+        """Return the first direct source that is gone, or was edited since it was read.
 
-        None if none has.
+        None if there is none.
         """
         tenant, direct = entry.key.tenant, [source for source in sources_of(entry) if source.direct]
         keys = {Key(tenant, source.entry_id): source for source in direct if isinstance(source, EntrySource)}
         located = await self._placement.locate_many(ENTRIES, list(keys)) if keys else []
         for (key, source), there in zip(keys.items(), located, strict=True):
             now, then = there.record, read.get(key)
-            if now is None or (now.version != source.version and (then is None or not still_says(now, then))):
+            if now is None:
                 return source.entry_id
+            if or_edited and now.version != source.version:
+                then = then or await self._as_read(now, source)
+                if then is None or not still_says(now, then):
+                    return source.entry_id
         for said in direct:
             if isinstance(said, MessageSource) and not await self._messages_stand(tenant, said):
                 return said.session_id
         return None
+
+    async def _as_read(self, now: Record, source: EntrySource) -> Record | None:
+        """Return the kept version of a source that another process read."""
+        kept = await kept_versions(self._placement, now, since=source.version)
+        return next((one for one in kept if one.version == source.version), None)
 
     # -- erased ------------------------------------------------------------------------
 

@@ -241,10 +241,13 @@ class Client(Worker[Run]):
         tenant = self._tenant(random)
         session = await self._session(tenant, random)
         draft, messages = await session.as_of(None)
-        there = [life for life in self.run.standing(tenant) if life.key == session_key(tenant, session.id)]
-        if not there:
+        key = session_key(tenant, session.id)
+        if draft.forked_from is None or not any(life.key == key for life in self.run.standing(tenant)):
             return
-        self.run.forked[session_key(tenant, f"fork-{label}")] = there[0]
+        incarnation = draft.forked_from.incarnation  # it may have been created again meanwhile
+        self.run.forked[session_key(tenant, f"fork-{label}")] = next(
+            life for life in self.run.lives[SESSIONS.name, key] if incarnation in life.text
+        )
         forked = await self.engine.conversations.create(tenant, replace(draft, id=f"fork-{label}"))
         await forked.begin(messages)
 

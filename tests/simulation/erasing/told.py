@@ -17,9 +17,11 @@ from typing import Any, TypeAlias
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.time import micros
+from memory.orchestrator.conversations.sessions import CONFIRM_FORK
 from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, SCRATCHPADS, SESSIONS
 from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.sources import CONFIRM_SOURCES, SOURCES
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import current_step
 from memory.ports.collections import Collection
@@ -96,6 +98,11 @@ class Life:
     versions: dict[int, float] = field(default_factory=dict)
     """When each of its versions came to stand."""
     ended: float = inf
+    owes: set[str] = field(default_factory=set)
+    """The names of its pending steps."""
+    made_of: dict[str, int] = field(default_factory=dict)
+    """The versions of the entries from which it was derived directly, by their ids."""
+    is_undone: bool = False
     root: Life | None = None
     """What it goes with: the session of what a conversation has, the entry of what it
     said before.
@@ -189,6 +196,8 @@ class Run(World):
         if of == SCRATCHPADS.name and "place" not in rows[0].fields:
             there.born = max(row.version for row in rows)  # a part is as old as the note that it is of
         there.text = " ".join(map(repr, rows))
+        there.owes = {owed.step for row in rows for owed in row.owed}
+        there.made_of = _direct_sources(rows)
         there.ever |= set(LABEL.findall(there.text))
         for row in rows:
             there.versions.setdefault(row.version, self.loop.time())
@@ -241,10 +250,13 @@ class Run(World):
         return not acts or any(life.at <= act.ended + LATEST + 1 for act in acts)
 
     def _went(self, life: Life) -> None:
-        """An entry or a session goes where somebody deletes it, or with the tenant."""
+        """An entry or a session goes where somebody deletes it, with the tenant, or
+        where its derivation is undone.
+        """
         if life.of not in (ENTRIES.name, SESSIONS.name) or life.key in self.deleted:
             return
-        if not self.may_go(life) and not self._goes_with_a_source(life):
+        life.is_undone = self._may_be_undone(life)
+        if not self.may_go(life) and not life.is_undone:
             self.broken.append(
                 f"{life.of} {life.key.id} of {life.key.tenant} is there no more, and is of after:"
                 f" {life.text:.300}"
@@ -262,17 +274,21 @@ class Run(World):
             [] if source is None else self.of_before_in(source)
         )
 
-    def _goes_with_a_source(self, life: Life) -> bool:
-        """Whether an entry that it was made of is gone: a copy that is not confirmed
-        yet goes with it.
+    def _may_be_undone(self, life: Life) -> bool:
+        """Whether it was derived, nobody was told so yet, and a source of it is gone or
+        was edited since it was read; or it was made of what was undone so (070).
         """
-        gone = [
-            one.key.id
-            for lives in self.lives.values()
-            for one in lives
-            if one.of == ENTRIES.name and one.ended < inf and one.key != life.key
+        if CONFIRM_FORK in life.owes:
+            return self.forked[life.key].ended < inf
+        sources = [
+            (version, self.lives.get((ENTRIES.name, Key(life.key.tenant, entry_id)), [])[-1:])
+            for entry_id, version in life.made_of.items()
         ]
-        return any(name in life.text for name in gone)
+        if CONFIRM_SOURCES in life.owes and any(
+            not last or last[0].ended < inf or max(last[0].versions) != version for version, last in sources
+        ):
+            return True
+        return any(last and last[0].is_undone for _, last in sources)
 
     def may_go(self, life: Life) -> bool:
         """Whether it is of before an erasure, or by a slow clock and written while
@@ -365,3 +381,8 @@ class Run(World):
         """
         life = self.said[act.label]
         return life if act.done and life.key not in self.deleted and not self.may_go(life) else None
+
+
+def _direct_sources(rows: list[Record]) -> dict[str, int]:
+    told: list[Any] = [one for row in rows for one in row.body.get(SOURCES, ())]
+    return {one["entry"]: one["version"] for one in told if one.get("direct") and "entry" in one}

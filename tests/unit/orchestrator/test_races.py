@@ -16,6 +16,7 @@ from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, T
 from memory.orchestrator.storage.collections import RELATIONS
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.orchestrator.storage.steps import current_step
+from memory.policies.entry_query import EntryQuery
 from memory.ports.record import Key
 from memory.ports.writes import Outcome, Status, Write
 from tests.unit.orchestrator.world import DURABLE, HOUR, SESSION, TENANT, USER, Flaky, World
@@ -220,6 +221,43 @@ async def test_a_copy_that_was_not_confirmed_before_its_source_was_deleted_is_no
         with pytest.raises(NotFound, match=source.id):
             await world.engine.derivation.promote(TENANT, source.id, USER)
         await world.engine.maintain()
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"), [({"tags": ["seen"]}, ["text"]), (None, ["text"]), ({"content": "other text"}, [])]
+)
+async def test_a_sweep_undoes_a_copy_only_if_its_source_says_something_else(
+    world: World, changes: dict[str, Any] | None, left: list[str]
+) -> None:
+    """The process that copied it died. The source was retired or edited since."""
+    source = await world.write()
+    world.mid.fails_before.add("owed.settle")
+    with pytest.raises(StoreError):
+        await world.engine.derivation.promote(TENANT, source.id, USER)
+    world.heal()
+    if changes is None:
+        await world.engine.entries.invalidate(TENANT, source.id, None)
+    else:
+        await world.update(source, **changes)
+    await (await world.another_process()).maintain()
+    assert await world.browse(USER) == left
+
+
+@pytest.mark.parametrize(("is_deleted", "left"), [(False, ["mine"]), (True, [])])
+async def test_an_edit_of_a_copy_that_is_not_confirmed_outlives_edits_of_its_source(
+    world: World, is_deleted: bool, left: list[str]
+) -> None:
+    """The process that copied it died. The deletion of the source takes the copy."""
+    source = await world.write()
+    world.mid.fails_before.add("owed.settle")
+    with pytest.raises(StoreError):
+        await world.engine.derivation.promote(TENANT, source.id, USER)
+    world.heal()
+    await (world.delete(source) if is_deleted else world.update(source, content="other text"))
+    [copy] = await world.engine.browser.browse(EntryQuery(TENANT, (USER,)))
+    await world.update(copy, content="mine")
+    await (await world.another_process()).maintain()
+    assert await world.browse(USER) == left
 
 
 async def test_a_promotion_another_finishes_first_returns_the_first(world: World) -> None:
