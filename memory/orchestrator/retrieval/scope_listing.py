@@ -141,9 +141,7 @@ class ScopeDirectory:
                 complete = texts[-1] if complete is None else min(complete, texts[-1])
         return sorted(text for text in found if complete is None or text <= complete), complete is None
 
-    async def _texts_of(
-        self, tenant: str, source: _Source, after: str, limit: int
-    ) -> tuple[list[str], bool]:
+    async def _texts_of(self, tenant: str, source: _Source, after: str, limit: int) -> tuple[list[str], bool]:
         begin = None
         if after:
             begin = encode_partition(Partition(tenant, source.stored + after.removeprefix(source.shown)))
