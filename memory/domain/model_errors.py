@@ -126,7 +126,7 @@ def explain_error(error: Details, *, an_object: str = _OBJECT) -> str:
         error: The error.
         an_object: What an object is called here, such as "a table".
     """
-    if (names := _accepted(error)) is not None:
+    if (names := _accepted_names(error)) is not None:
         return f"must be {an_object if names == _OBJECT else names}"
     return _problem_of(error)
 
@@ -146,7 +146,7 @@ def in_json_words(error: InvalidInput) -> InvalidInput:
 
 def _merge(errors: Sequence[Details], show: Callable[[Any], str] | None) -> str:
     """Return one message for the errors of one field."""
-    names = list(dict.fromkeys(filter(None, map(_accepted, errors))))
+    names = list(dict.fromkeys(filter(None, map(_accepted_names, errors))))
     if not names:
         return "; ".join(dict.fromkeys(map(_problem_of, errors)))
     if "a number" in names and "a whole number" in names:
@@ -156,7 +156,7 @@ def _merge(errors: Sequence[Details], show: Callable[[Any], str] | None) -> str:
     return f"must be {accepted}{shown}{_hint(errors)}"
 
 
-def _accepted(error: Details) -> str | None:
+def _accepted_names(error: Details) -> str | None:
     """Return what the field accepts; None for an error about something else."""
     kind, context = error["type"], error.get("ctx", {})
     if kind in ("literal_error", "enum"):

@@ -123,7 +123,7 @@ def _shorten(schema: Any) -> Any:
 
 
 def _type_of(part: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    part = _resolved(part, schema)
+    part = _follow_references(part, schema)
     if "enum" in part:
         return " or ".join(json.dumps(one) for one in part["enum"])
     if "anyOf" in part:
@@ -187,11 +187,11 @@ def _fields_at(schema: Mapping[str, Any], place: Iterable[int | str]) -> Mapping
     part: Any = schema
     for step in place:
         part = part.get("items", {}) if isinstance(step, int) else part.get("properties", {}).get(step, {})
-        part = _resolved(part, schema)
+        part = _follow_references(part, schema)
     fields: Mapping[str, Any] = part.get("properties", {})
     return fields
 
 
-def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _follow_references(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     found: Mapping[str, Any] = schema.get("$defs", {}).get(part.get("$ref", "").rpartition("/")[2], part)
     return found

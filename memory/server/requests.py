@@ -271,7 +271,7 @@ def with_expiry(given: Mapping[str, Any]) -> dict[str, Any]:
     if "expires_in" in fields:
         duration = fields.pop("expires_in")
         if fields.get("expires_at") is not None:
-            raise bad_request("expires_in", "does not go with expires_at. Send one of the two")
+            raise bad_request("expires_in", "cannot be combined with expires_at. Send one of the two")
         fields["expires_at"] = None if duration is None else length("expires_in", duration)
     return fields
 

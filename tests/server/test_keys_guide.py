@@ -122,12 +122,12 @@ def _records(line: CommandLine) -> list[dict[str, Any]]:
 
 def test_a_server_that_would_show_the_memory_does_not_start(line: CommandLine) -> None:
     for words, problem in (
-        ([], "there is no key yet"),
+        ([], "no key exists yet"),
         (["--dev", "--host", EVERYWHERE], "127.0.0.1 only"),
         (["--host", EVERYWHERE], "unencrypted"),
         (["--tls-cert", "x.pem"], "go together"),
         (["--tls-cert", "x.pem", "--tls-key", __file__], "there is no file x.pem"),
-        (["--tls-cert", __file__, "--tls-key", __file__], "no certificate in PEM"),
+        (["--tls-cert", __file__, "--tls-key", __file__], "not a PEM certificate"),
         (["--tenant", "~server"], "reserved"),
         (["--tenant", "~server", "--dev"], "reserved"),
     ):
