@@ -336,7 +336,11 @@ MUTATIONS: dict[str, Mutation] = {
         ("move.",),
     ),
     "a-copy-for-an-earlier-tier-is-taken-as-it-is": Mutation(
-        tiering, "TierMover._take_over", "if not is_later_tier(copy.tier, to):", "if True:", ("sweep.due",)
+        tiering,
+        "TierMover._take_over",
+        "if not is_later_tier(there.tier, copy.tier) and _lasts_as_long(there, copy):",
+        "if _lasts_as_long(there, copy):",
+        ("sweep.due",),
     ),
     "a-release-is-taken-for-done": Mutation(
         tiering, "TierMover._release", "if outcome.applied:", "if True:", ("move.release",)

@@ -521,7 +521,7 @@ BESIDE = frozenset(
     number.read number.find number.count number.reserve number.put referrers.find referrers.clear
     tenant.begin tenant.scopes tenant.changed tenant.end end.owed end.settle end.note end.over end.answers
     document.apply document.confirm document.count document.delete document.list document.put document.read
-    document.refresh entry.refresh request.begin request.end request.find request.forget scopes.count scopes.list
+    document.drop document.refresh entry.refresh request.begin request.end request.find request.forget scopes.count scopes.list
     """.split()
 )
 """Steps of the engine that no run is aimed at: histories of their own are,
