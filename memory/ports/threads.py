@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 MOST = min(32, (os.cpu_count() or 1) + 4)
@@ -44,11 +44,12 @@ class CallerThreads(Executor):
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._calls: SimpleQueue[_Call] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        self._changed = threading.Condition()
+        self._calls = deque[_Call]()
+        self._idle = 0
+        """The threads that wait for a call."""
         self._count = 0
-        """The threads, without those whose call was given up."""
+        """All threads, without those whose call was given up."""
 
     async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call the function in a thread, with the context of the caller.
@@ -69,40 +70,43 @@ class CallerThreads(Executor):
         if self._process != os.getpid():
             self._begin()  # a fork has no threads of its parent
         call = function if isinstance(function, _Call) else _Call(partial(function, *args, **kwargs))
-        self._calls.put(call)
-        if not self._idle.acquire(blocking=False):
+        with self._changed:
+            self._calls.append(call)
+            self._changed.notify()
             self._add_thread()
         return call.done
 
     def _add_thread(self) -> None:
-        with self._lock:
-            if self._count >= self._most:
-                return
+        """Start a thread if more calls than threads wait. The caller has the lock."""
+        if len(self._calls) > self._idle and self._count < self._most:
             self._count += 1
-        threading.Thread(
-            target=self._work, args=(self._calls, self._idle), name="memory-caller", daemon=True
-        ).start()
+            threading.Thread(target=self._work, name="memory-caller", daemon=True).start()
 
     def _abandon(self, call: _Call) -> None:
         """Let another thread take the place of the one that runs this call."""
-        with self._lock:
+        with self._changed:
             if call.done.done():
                 return
             call.is_abandoned = True
             self._count -= 1
-        if not self._calls.empty():
             self._add_thread()
 
-    def _work(self, calls: SimpleQueue[_Call], idle: threading.Semaphore) -> None:
+    def _work(self) -> None:
         while True:
-            call = calls.get()
+            call = self._next_call()
             if call.done.set_running_or_notify_cancel():
                 try:
                     call.done.set_result(call())
                 except BaseException as error:  # noqa: BLE001 - the awaiting task gets it
                     call.done.set_exception(error)
-            with self._lock:
+            with self._changed:
                 if call.is_abandoned:
                     return
             del call  # an idle thread keeps nothing alive
-            idle.release()
+
+    def _next_call(self) -> _Call:
+        with self._changed:
+            self._idle += 1
+            self._changed.wait_for(lambda: self._calls)
+            self._idle -= 1
+            return self._calls.popleft()

@@ -20,17 +20,17 @@ from tests.support.placings import ORDINARY, PLACINGS, Placing, forget
 DEFAULT_FILE = next(placing for placing in ORDINARY if placing.name == "default")
 REDIS_POSTGRES_EDGE = next(placing for placing in PLACINGS if placing.name == "redis-postgres-edge")
 TOPOLOGIES = (DEFAULT_FILE, REDIS_POSTGRES_EDGE)
+SETTINGS: dict[str, Any] = {"embedder": "none", "durations": {"deadline": "2m"}}
+"""The deadline is long: on a busy machine, concurrent writers take longer than ten
+seconds, and then raise another error than a conflict.
+"""
 
 
 @pytest.fixture(params=[pytest.param(one, id=one.name, marks=marks_of(*one.backends)) for one in TOPOLOGIES])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """An empty memory's configuration without an embedder, on each topology in turn.
-
-    The deadline is long: on a busy machine, concurrent writers take longer than ten
-    seconds, and then raise another error than a conflict.
-    """
+    """An empty memory's configuration without an embedder, on each topology in turn."""
     placing: Placing = request.param
-    yield placing.config(tmp_path) | {"embedder": "none", "durations": {"deadline": "2m"}}
+    yield placing.config(tmp_path) | SETTINGS
     forget(tmp_path)
 
 

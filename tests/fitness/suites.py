@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from memory import BlockingMemory, Memory
-from tests.fitness.conftest import TOPOLOGIES
+from tests.fitness.conftest import SETTINGS, TOPOLOGIES
 from tests.support.backends import marks_of
 from tests.support.placings import Placing, forget
 
@@ -50,7 +50,7 @@ def shared_memory(
     """An open memory that the tests of a module share, on each topology in turn."""
     placing: Placing = request.param
     folder = tmp_path_factory.mktemp("shared")
-    memory = Memory(placing.config(folder) | {"embedder": "none"}, loop="own")
+    memory = Memory(placing.config(folder) | SETTINGS, loop="own")
     with BlockingMemory(memory):
         yield memory
     forget(folder)

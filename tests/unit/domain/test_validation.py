@@ -202,7 +202,7 @@ def test_a_content_that_is_too_long_is_refused_with_what_to_do(character: str) -
     ids=repr,
 )
 def test_bytes_are_no_text_in_a_scope(scope: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="string"):
+    with pytest.raises(InvalidInput, match="must be text"):
         Scope(**scope)
 
 

@@ -55,3 +55,16 @@ async def test_functions_that_hang_take_no_thread_from_others_once_they_are_give
     given_up.cancel()
     assert await threads.run(lambda: "milk") == "milk"
     never.set()
+
+
+async def test_a_function_finds_a_thread_after_many_that_waited_and_some_that_hung() -> None:
+    threads, never = CallerThreads(2), threading.Event()
+    await asyncio.gather(*(threads.run(lambda n=n: n) for n in range(50)))
+    for _ in range(4):
+        begun = threading.Event()
+        hanging = asyncio.create_task(threads.run(lambda begun=begun: (begun.set(), never.wait())))
+        await asyncio.to_thread(begun.wait)
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+    assert await asyncio.wait_for(threads.run(lambda: "tea"), 60) == "tea"
+    never.set()

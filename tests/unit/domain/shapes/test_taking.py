@@ -158,7 +158,7 @@ def test_our_own_message_and_its_dump_are_taken_as_copies() -> None:
         ("content", {"content": "\x00"}),
         ("content[0].type", {"content": [{}]}),
         ("at", {"at": datetime(2026, 1, 31)}),
-        ("tool_calls.0.id", {"tool_calls": [{"name": "look"}]}),
+        ("tool_calls[0].id", {"tool_calls": [{"name": "look"}]}),
         ("shape", {"shape": 7}),
     ],
 )
