@@ -60,6 +60,7 @@ BASE = Image("python:3.13-slim", "MEMORY_BASE_IMAGE")
 OWNER = "memory-tests.owner"
 DATA = "memory-tests.data"
 START_SECONDS = 60.0
+ATTEMPTS = 3
 _BALLAST = "ballast"
 
 
@@ -238,12 +239,23 @@ class Server:
         return self._container.get_wrapped_container()
 
     def _start(self) -> None:
+        """Start it. Another process may get the port first: then try another one."""
         if reason := missing(self.image):
             raise RuntimeError(f"{self.image} cannot run: {reason}")
+        _remove_orphans()
+        for attempt in range(ATTEMPTS):
+            try:
+                self._start_on(free_port())
+                return
+            except Exception:
+                self.stop()
+                if attempt == ATTEMPTS - 1:
+                    raise
+
+    def _start_on(self, port: int) -> None:
         from testcontainers.core.container import DockerContainer
 
-        _remove_orphans()
-        self._port = free_port()
+        self._port = port
         container = DockerContainer(IMAGES[self.image].name)
         for name, value in self._environment.items():
             container = container.with_env(name, value)
@@ -274,6 +286,10 @@ class Server:
         atexit.register(self.stop)
         self._wait()
 
+    def _has_ended(self) -> bool:
+        self._running.reload()
+        return self._running.status in ("exited", "dead")
+
     def stop(self) -> None:
         container, self._container = self._container, None
         if container is not None:
@@ -297,7 +313,7 @@ class Server:
                     works(self._port)
                     break
                 except Exception:
-                    if time.monotonic() > deadline:
+                    if time.monotonic() > deadline or self._has_ended():
                         raise
                     time.sleep(0.05)  # the only way to learn that a server is up is to ask again
             gc.collect()
