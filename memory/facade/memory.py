@@ -1206,3 +1206,8 @@ class Memory(AsyncContext, LoopBound):
         memory = cls.__new__(cls)
         memory._access = access
         return memory
+
+    @property
+    def _engine(self) -> Engine:
+        """The engine, for scripts that look beneath the facade."""
+        return self._access.engine
