@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memory import ABSENT, Entry, Memory, MemoryTiersError, Scope
-from memory.domain.errors import StoreError
 from memory.domain.session import SessionInfo
 from memory.facade.resources.session import Session
-from memory.ports.base import BaseStore
+from tests.support.cut_off import cut_off_at
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -115,32 +114,6 @@ def _summary(entries: Sequence[Entry]) -> str:
     return f"summary {next(_numbers)}"
 
 
-@contextmanager
-def cut_off_at(number: int, patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Lose the answer of the store call of this number, and let all later ones fail: as
-    if killed.
-    """
-    seen: list[str] = []
-
-    def cut(name: str) -> Any:
-        original = getattr(BaseStore, name)
-
-        async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            seen.append(name)
-            if len(seen) < number:
-                return await original(self, *args, **kwargs)
-            if len(seen) == number:
-                await original(self, *args, **kwargs)
-            raise StoreError(self.name, "cut off")
-
-        return call
-
-    with patch.context() as context:
-        for name in CALLS:
-            context.setattr(BaseStore, name, cut(name))
-        yield seen
-
-
 async def state_of(memory: Memory) -> list[Any]:
     """Return all that is stored, without ids and moments."""
     found: list[Any] = []
@@ -188,7 +161,7 @@ async def check_cut_off(
     """
     whole = _copy(base, tmp_path / "whole")
     async with Memory(whole, embedder="none") as memory:
-        with cut_off_at(MOST_CALLS, patch) as made:
+        with cut_off_at(MOST_CALLS, CALLS, patch) as made:
             await call(memory)
         await memory.admin.sweep()
         expected = await state_of(memory)
@@ -199,7 +172,7 @@ async def check_cut_off(
         first = None
         killed = Memory(path, embedder="none")
         await killed.open()
-        with cut_off_at(number, patch) as seen:
+        with cut_off_at(number, CALLS, patch) as seen:
             with suppress(MemoryTiersError):
                 first = await call(killed)
             calls = len(seen)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,13 @@ import pytest
 
 from memory import Memory, MemoryTiersError, OlderThan, RetentionRule
 from memory.adapters.in_memory import InMemoryStore, Snapshot, State
-from memory.domain.errors import StoreError
 from memory.orchestrator.storage.collections import ENTRIES, MESSAGES
 from memory.orchestrator.storage.kinds import KINDS
-from memory.ports.base import BaseStore
 from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Key, Record, Role
 from tests.acceptance.support import DAY, HOUR, Clock, stores_of
 from tests.support.backends import marks_of
+from tests.support.cut_off import cut_off_at
 from tests.support.depth import FIRST_SEED, beyond, drawn
 from tests.support.placings import STORIES, forget
 
@@ -175,32 +174,6 @@ IN_CI = {"a large message", "an artifact", "a large document"}
 # -- cut off ---------------------------------------------------------------------------
 
 
-@contextmanager
-def cut_off_at(number: int, patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Lose the answer of the store call of this number, and let all later ones fail: as
-    if killed.
-    """
-    seen: list[str] = []
-
-    def cut(name: str) -> Any:
-        original = getattr(BaseStore, name)
-
-        async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            seen.append(name)
-            if len(seen) < number:
-                return await original(self, *args, **kwargs)
-            if len(seen) == number:
-                await original(self, *args, **kwargs)
-            raise StoreError(self.name, "cut off")
-
-        return call
-
-    with patch.context() as context:
-        for name in CALLS:
-            context.setattr(BaseStore, name, cut(name))
-        yield seen
-
-
 @dataclass
 class Places:
     """Three stores in memory, which outlive the processes that use them."""
@@ -241,7 +214,7 @@ async def check_cuts(
     """
     base = places.snapshot()
     async with places.memory() as memory:
-        with cut_off_at(MOST_CALLS, patch) as made:
+        with cut_off_at(MOST_CALLS, CALLS, patch) as made:
             await deletion.call(memory, given)
         await settle(memory, places.clock)
         expected = await stored_in(memory)
@@ -264,7 +237,7 @@ async def cut_off(
     killed: Memory, deletion: Deletion, given: Given, number: int, patch: pytest.MonkeyPatch
 ) -> None:
     """Begin the deletion, and let the process die at the store call of this number."""
-    with cut_off_at(number, patch):
+    with cut_off_at(number, CALLS, patch):
         with suppress(MemoryTiersError):
             await deletion.call(killed, given)
         await killed.close()
@@ -352,7 +325,7 @@ async def test_on_servers_a_repeat_finds_what_a_deletion_that_was_cut_off_has_le
 
     config, given = await ready(tmp_path / "whole")
     async with Memory(config, clock=clock, **OPTIONS) as memory:
-        with cut_off_at(MOST_CALLS, monkeypatch) as made:
+        with cut_off_at(MOST_CALLS, CALLS, monkeypatch) as made:
             await deletion.call(memory, given)
         await settle(memory, clock)
         expected = await stored_in(memory)
