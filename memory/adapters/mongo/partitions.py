@@ -175,7 +175,7 @@ class Directory:
         limit: int,
         most: int | None,
     ) -> tuple[list[tuple[Partition, int]], bool]:
-        """Return partitions in order, and whether these are all there are.
+        """Return partitions in order, and whether none of the first `limit` is missing.
 
         Each collection answers with its first `limit` partitions. With `most`, so many
         index entries of each are grouped. The result then ends where the first
@@ -185,7 +185,7 @@ class Directory:
         pipeline: list[Document] = [
             {"$match": _behind("_id.", where, prefix, after)},
             *first,
-            {"$project": {"generation": 1, "of": "", "entries": {"$literal": 1}}},
+            {"$project": {"generation": 1}},
         ]
         for name in tables:
             live = _behind("", where, prefix, after) | {"type": {"$nin": [MARK, TOMBSTONE]}}
@@ -195,15 +195,14 @@ class Directory:
             place = {"tenant": "$tenant", "scope": "$scope"}
             grouped += [{"$group": {"_id": place, "entries": {"$sum": 1}}}, *first, {"$set": {"of": name}}]
             pipeline.append({"$unionWith": {"coll": name, "pipeline": grouped}})
-        generations, read, groups = dict[Partition, int](), Counter[str](), Counter[str]()
-        last = dict[str, Partition]()
+        generations, read, last = dict[Partition, int](), Counter[str](), dict[str, Partition]()
         async for d in await self._settled.aggregate(pipeline, allowDiskUse=True):
-            groups[d["of"]] += 1
-            read[d["of"]] += d["entries"]
             partition = _partition(d)
             generations[partition] = max(generations.get(partition, 0), int(d.get("generation", 0)))
-            last[d["of"]] = max(last.get(d["of"], partition), partition)
-        ends = [last[name] for name, count in read.items() if most == count or groups[name] == limit]
+            if "of" in d:
+                read[d["of"]] += d["entries"]
+                last[d["of"]] = max(last.get(d["of"], partition), partition)
+        ends = [last[name] for name, count in read.items() if count == most]
         found = sorted(generations.items())
         return [one for one in found if not ends or one[0] <= min(ends)], not ends
 
