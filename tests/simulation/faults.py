@@ -42,10 +42,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field
 from enum import StrEnum
+from random import Random
 from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
-from tests.simulation.loop import SimulatedClock, SimulatedLoop, mixed
+from tests.simulation.loop import SimulatedClock, SimulatedLoop, mixed, seeded
 
 LATEST = 30.0
 """Seconds after which no delayed or repeated request arrives any more."""
@@ -218,6 +219,14 @@ class Process:
     task: asyncio.Task[None] | None = None
     """The operation it is at."""
     cancelled: bool = False
+    _random: Random | None = None
+
+    def random_bits(self, seed: int) -> Callable[[int], int]:
+        """Draw from the seed; a later engine of this process goes on where the last stopped,
+        or two of them would make equal ids and nonces.
+        """
+        self._random = self._random or seeded(seed, 5, *self.name.encode())
+        return self._random.getrandbits
 
     def begin(self, operation: int) -> None:
         self.operation, self.calls = operation, 0

@@ -71,7 +71,7 @@ class World:
     def engine(self, process: Process, **options: Any) -> Engine:
         """An engine of this process's own, which draws its ids from the seed."""
         clients = [self.client(server, process) for server in self.servers]
-        bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
+        bits = process.random_bits(self.seed)
         topology = Topology(short=clients[0], mid=clients[min(1, len(clients) - 1)], long=clients[-1])
         return Engine(topology, clock=process.clock, settings=SETTINGS, random_bits=bits, **options)
 

@@ -21,7 +21,6 @@ from memory.ports.record import pack_vector
 from memory.ports.store import Store
 from tests.simulation.faults import Process
 from tests.simulation.faulty_store import FaultyStore
-from tests.simulation.loop import seeded
 from tests.simulation.workload import Layout
 from tests.simulation.world import World
 
@@ -97,12 +96,11 @@ def build_engine(world: World, process: Process, stores: dict[str, FaultyStore])
         )
     topology = Topology(short=serving["short"], mid=serving["mid"], long=serving["long"])
     settings = SETTINGS if world.history.forgets else replace(SETTINGS, expired_grace=timedelta(0))
-    random = seeded(world.scenario.seed, 5, *process.name.encode())
     return Engine(
         topology,
         embedder=TextEmbedder(),
         clock=process.clock,
         settings=settings,
         rules=RULES,
-        random_bits=random.getrandbits,
+        random_bits=process.random_bits(world.scenario.seed),
     )

@@ -80,7 +80,7 @@ class Run:
             rules=PROMOTION,
             retention=retention_of(self.seed),
             quotas=QUOTAS,
-            random_bits=seeded(self.seed, 5, *process.name.encode()).getrandbits,
+            random_bits=process.random_bits(self.seed),
         )
 
     def _client(self, server: Server, process: Process) -> Store:

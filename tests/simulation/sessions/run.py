@@ -61,7 +61,7 @@ class Run:
         if self.seed % 3 == 0:
             clients = [Retry(Timeout(store, 8.0), attempts=3, backoff=0.1) for store in clients]
         short, mid = clients[0], clients[-1]
-        bits = seeded(self.seed, 5, *process.name.encode()).getrandbits
+        bits = process.random_bits(self.seed)
         topology = Topology(short=short, mid=mid, long=mid)
         return Engine(
             topology,
