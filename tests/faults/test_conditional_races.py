@@ -16,7 +16,7 @@ from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
 from tests.support.processes import Racers, racers
 
-ROUNDS = drawn(1000, 12)
+ROUNDS = drawn(300, 12)
 SHARED = ("default", "files-only", "redis-only", "postgres-only", "mongo-only", "mariadb-only")
 ADA = Scope.user("ada")
 CALLS = ("create", "replace", "merge", "update", "invalidate", "delete", "session", "sessions.delete")

@@ -20,7 +20,7 @@ from tests.support.backends import marks_of
 from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
 
-ROUNDS = drawn(100, 3)
+ROUNDS = drawn(40, 3)
 SHARED = ("default", "postgres-only")
 AT_MOST = 0.4
 """The latest moment of a kill, in seconds after the first call. All calls take less."""

@@ -16,7 +16,7 @@ from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
 from tests.support.processes import racers
 
-ROUNDS = drawn(1000, 10)
+ROUNDS = drawn(300, 10)
 SHARED = ("default", "files-only", "redis-only", "postgres-only", "mongo-only", "mariadb-only")
 
 PROGRAM = """

@@ -40,7 +40,7 @@ from tests.support.depth import NIGHTLY, THOROUGH, drawn, seeds
 from tests.support.mutations import Mutation
 
 SEEDS = (
-    list(seeds(0, 0, nightly=1_000))
+    list(seeds(0, 0, nightly=400))
     if NIGHTLY
     else noticed.noted_seeds("simulation")[: None if THOROUGH else 15]
 )

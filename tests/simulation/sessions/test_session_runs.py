@@ -21,7 +21,7 @@ from tests.support.depth import THOROUGH, beyond
 from tests.support.mutations import Mutation
 from tests.support.repeatable import repeatable
 
-SEEDS = noticed.sound_seeds("sessions", ci=48, quick=15, nightly=1_000)
+SEEDS = noticed.sound_seeds("sessions", ci=48, quick=15, nightly=400)
 NOTICED_WITHIN = 1_000
 EVERYONES, IN_CI = {"say", "compact", "state"}, {"batch", "roll_back", "end", "pop"}
 """The acts that are cut off in everyone's run."""
