@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from memory.domain.errors import InvalidInput, NotOpen, Unsupported
+from memory.domain.errors import InvalidInput, NotOpen, StoreTimeout, Unsupported
 from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.storage.concurrency import each_at_once
@@ -56,6 +56,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _ALL = 10**9
+CLOSES_WITHIN = timedelta(minutes=1)
+"""How long one store may take to close."""
 """More partitions than any store has."""
 CONVERSATION = "conversation"
 """Prefix of the scope of a session's conversation. It goes to the part that has the
@@ -636,15 +638,28 @@ async def open_all(stores: Sequence[Store], collections: Sequence[Collection]) -
 
 
 async def close_all(stores: Sequence[Store]) -> None:
-    """Close every store, even if one fails. Then raise the first failure."""
+    """Close every store, even if one fails or hangs. Then raise the first failure."""
     failures: list[Exception] = []
     for store in stores:
+        within = asyncio.timeout(CLOSES_WITHIN.total_seconds())
         try:
-            await store.close()
+            async with within:
+                await store.close()
+        except TimeoutError as error:
+            failures.append(_not_closed(store) if within.expired() else error)
         except Exception as error:  # noqa: BLE001 - raised below
             failures.append(error)
     if failures:
         raise failures[0]
+
+
+def _not_closed(store: Store) -> StoreTimeout:
+    seconds = f"{CLOSES_WITHIN.total_seconds():g} s"
+    return StoreTimeout(
+        store.name,
+        f"it did not close within {seconds}, and was left. What it acknowledged is stored. Its connections"
+        " may stay open until the process ends",
+    )
 
 
 def authoritative_copy(stored: Iterable[Stored]) -> Stored:

@@ -7,6 +7,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,10 +16,11 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.wrappers import latecomer
 from memory.adapters.wrappers.latecomer import DeferredOpen
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
+from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreTimeout, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.pool import build_pool
+from memory.orchestrator.storage import split
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.topology import Topology
@@ -115,6 +117,21 @@ async def test_a_failed_opening_closes_what_was_opened_and_may_be_repeated() -> 
     second.broken = False
     await topology.open(KINDS.collections)
     assert (await first.check()).ok
+
+
+async def test_a_store_that_does_not_close_keeps_no_other_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs(InMemoryStore):
+        async def close(self) -> None:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(split, "CLOSES_WITHIN", timedelta(0))
+    first, second = Hangs("first", capabilities=DURABLE), InMemoryStore("second", capabilities=DURABLE)
+    topology = Topology(short=first, mid=second, long=second)
+    await topology.open(KINDS.collections)
+    with pytest.raises(StoreTimeout, match="'first': it did not close"):
+        await topology.close()
+    with pytest.raises(NotOpen):
+        await second.check()
 
 
 async def test_vectors_of_another_embedder_are_refused_and_the_stores_closed() -> None:
