@@ -1,8 +1,10 @@
-"""A process that is killed at a store call, as another one sees it afterwards."""
+"""A process that is killed at a store call, as another one sees it afterwards; or that
+stops there while others act.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,4 +37,34 @@ def cut_off_at(number: int, calls: Sequence[str], patch: pytest.MonkeyPatch) -> 
     with patch.context() as context:
         for name in calls:
             context.setattr(BaseStore, name, cut(name))
+        yield seen
+
+
+@contextmanager
+def acts_at(
+    number: int, calls: Sequence[str], act: Callable[[], Awaitable[object]], patch: pytest.MonkeyPatch
+) -> Iterator[list[str]]:
+    """Let others `act` before the store call of this number; then the caller goes on.
+    Their calls do not count.
+    """
+    seen: list[str] = []
+    others = [False]
+
+    def counted(name: str) -> Any:
+        original = getattr(BaseStore, name)
+
+        async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not others[0]:
+                seen.append(name)
+                if len(seen) == number:
+                    others[0] = True
+                    await act()
+                    others[0] = False
+            return await original(self, *args, **kwargs)
+
+        return call
+
+    with patch.context() as context:
+        for name in calls:
+            context.setattr(BaseStore, name, counted(name))
         yield seen

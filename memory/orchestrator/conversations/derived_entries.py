@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from memory.domain import ids
@@ -179,9 +180,12 @@ class DerivedEntries:
 
     async def _confirm(self, entry: Record, store: Store, owed: PendingStep) -> bool:
         """Delete an entry whose session or message was erased while it was made."""
-        if not (await self._id_reuse(entry) and await self._is_founded(entry)):
-            await self._erasure.delete(ENTRIES, entry.key, held="left")
+        if await self._is_unfounded(entry):
+            await self._erasure.delete(ENTRIES, entry.key, held="left", only_if=self._is_unfounded)
         return True
+
+    async def _is_unfounded(self, entry: Record) -> bool:
+        return SAID_IN in entry.body and not (await self._id_reuse(entry) and await self._is_founded(entry))
 
     async def _is_founded(self, entry: Record) -> bool:
         if entry.key in self._founded:
@@ -213,8 +217,11 @@ class DerivedEntries:
         if living is not None and living == owed.data["incarnation"]:
             return False  # its erasure comes first
         direct = bool(owed.data.get("expired"))
+        is_past = partial(self._is_of_past_incarnations, session_id, living, direct)
         async for entry in self.entries_of_past_incarnations(tenant, session_id, living, direct=direct):
-            await self._erasure.delete(ENTRIES, entry.key, held="left", unmake=None if direct else "all")
+            await self._erasure.delete(
+                ENTRIES, entry.key, held="left", unmake=None if direct else "all", only_if=is_past
+            )
         return True
 
     async def entries_of_past_incarnations(
@@ -225,9 +232,16 @@ class DerivedEntries:
         With `direct`, their copies are left out.
         """
         async for entry in self._made_of(tenant, session_id):
-            lives = {source.incarnation for source in _messages_in(entry, session_id, direct=direct)}
-            if lives - {living} and lives - {await self._current_incarnation(tenant, session_id)}:
+            if await self._is_of_past_incarnations(session_id, living, direct, entry):
                 yield entry
+
+    async def _is_of_past_incarnations(
+        self, session_id: str, living: object, direct: bool, entry: Record
+    ) -> bool:
+        lives = {source.incarnation for source in _messages_in(entry, session_id, direct=direct)}
+        return bool(
+            lives - {living} and lives - {await self._current_incarnation(entry.key.tenant, session_id)}
+        )
 
     async def forget(self, log: Log, event: Event) -> None:
         """Delete the entries derived from this erased message.
@@ -235,13 +249,18 @@ class DerivedEntries:
         Everything that was derived from these entries is deleted too.
         """
         tenant, session_id, incarnation = log.life.tenant, log.life.session_id, log.life.incarnation
-        async for entry in self._made_of(tenant, session_id):
-            sources = _messages_in(entry, session_id, direct=False)
-            if any(
+
+        async def is_made_of_it(entry: Record) -> bool:
+            return any(
                 source.incarnation == incarnation and source.has(event.place, event.number or 0)
-                for source in sources
-            ):
-                await self._erasure.delete(ENTRIES, entry.key, held="left", unmake="all")
+                for source in _messages_in(entry, session_id, direct=False)
+            )
+
+        async for entry in self._made_of(tenant, session_id):
+            if await is_made_of_it(entry):
+                await self._erasure.delete(
+                    ENTRIES, entry.key, held="left", unmake="all", only_if=is_made_of_it
+                )
 
     async def stands(self, tenant: str, source: MessageSource) -> bool:
         """Return whether the messages of a source exist, and none was erased."""

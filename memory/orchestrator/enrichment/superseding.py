@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -273,7 +274,10 @@ class SupersedeWriter:
             gone = apply_changes(
                 old, retired_at(old, write.at, origins), version=version_at(now, old.version)
             )
-            new, replacing = self._entries.prepare_replacement(store, old, gone)
+            settles = frozenset[str]()
+            with suppress(NotFound):  # then it is undone, as its source was deleted
+                settles = await self._entries.confirmation(old)
+            new, replacing = self._entries.prepare_replacement(store, old, gone, settles)
             puts += [
                 *replacing,
                 Put(
@@ -310,7 +314,7 @@ class SupersedeWriter:
                 there = await self._entries.live_record(key.tenant, entry_id)
             except NotFound:
                 if version is not None and not await self._has_ended_at(key.tenant, entry_id, at):
-                    await self._relations.unlink(key, SUPERSEDES, entry_id)
+                    await self._relations.unlink(key, SUPERSEDES, entry_id, at)
                 continue
             except (
                 CorruptRecord
@@ -324,7 +328,7 @@ class SupersedeWriter:
                     key.id,
                 )
                 await self._relations.unlink(
-                    key, SUPERSEDES, entry_id
+                    key, SUPERSEDES, entry_id, at
                 )  # an earlier attempt may have linked it already
                 continue
             try:
@@ -340,7 +344,7 @@ class SupersedeWriter:
                 log.debug("%s cannot be linked to %s", key.id, entry_id)
             retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)
             if not retired and version is not None and not await self._has_ended_at(key.tenant, entry_id, at):
-                await self._relations.unlink(key, SUPERSEDES, entry_id)
+                await self._relations.unlink(key, SUPERSEDES, entry_id, at)
         if unreadable is not None:
             raise unreadable
         return True

@@ -41,8 +41,8 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import MADE_OF, kept_versions, oldest_in
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, raise_if_rejected
-from memory.orchestrator.storage.requests import RequestMark
-from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
+from memory.orchestrator.storage.requests import UNDONE, RequestMark
+from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, is_unconfirmed, made_of
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.record import Key, PendingStep, Record
@@ -110,10 +110,10 @@ class Derivation:
 
         A repeated promotion of the same source to the same scope with the same
         overrides returns the same entry. If the copy was deleted since, another is
-        made, unless `revive` is false. If the original is edited meanwhile, it is
-        copied again. If it is deleted meanwhile, the copy is deleted too. The original
-        is deleted only at the version that was copied, and only while its copy can be
-        read.
+        made, unless `revive` is false. If the original is edited before the copy is
+        confirmed, it is copied again, by a repeat of a call that was cut off too. If it
+        is deleted meanwhile, the copy is deleted too. The original is deleted only at
+        the version that was copied, and only while its copy can be read.
 
         Raises:
             Conflict: It was promoted with other overrides. Or the copy was deleted and
@@ -124,7 +124,7 @@ class Derivation:
         patience, asked = RetryDeadline(self._placement, entry_id), _digest(overrides or {})
         while True:
             try:
-                source = await self._entries.live_record(tenant, entry_id)
+                source = await self._entries.confirmed_record(tenant, entry_id)
             except NotFound:  # a repeat: the entry was promoted before, and the original deleted with it
                 return await self._find_promoted(tenant, entry_id, target, asked)
             record = await self._copy_of(tenant, source, target, overrides or {}, origins, gated=True)
@@ -154,7 +154,6 @@ class Derivation:
             except NotFound:
                 if (await self._placement.locate(ENTRIES, source.key)).record is None:
                     raise
-                revive = True  # this call made the deleted copy
                 await patience.wait()  # the original was edited while it was copied
 
     async def plan_promotion(
@@ -259,7 +258,7 @@ class Derivation:
             made = await self._entries.live_record(tenant, _promoted_key(tenant, entry_id, target).id)
         except NotFound:  # not promoted, or the copy is hidden: it expires with its original
             raise NotFound(entry_id) from None
-        if any(owed.step == CONFIRM_SOURCES for owed in made.owed):
+        if is_unconfirmed(made):
             there = await self._placement.locate(ENTRIES, made.key)
             if (
                 there.store is None
@@ -334,7 +333,7 @@ class Derivation:
         origins: Sequence[str],
     ) -> Entry:
         """Make the entry, under the id `named` if a request has one for it."""
-        sources = [await self._entries.live_record(tenant, entry_id) for entry_id in distinct]
+        sources = [await self._entries.confirmed_record(tenant, entry_id) for entry_id in distinct]
         scopes = {s.scope for s in sources}
         if len(scopes) > 1:
             raise CompactionError(distinct, "All source entries must share the same scope.")
@@ -488,7 +487,7 @@ class Derivation:
                 refuse_gone(request, there)
                 return await self._made_before(there.record, to_delete)
             refuse_gone(request, there)
-            if there.tombstone is not None and not revive:
+            if there.tombstone is not None and not revive and UNDONE not in there.tombstone.note:
                 raise Conflict(
                     "its earlier result was deleted",
                     record.key.id,

@@ -7,6 +7,9 @@ A derived entry is stored first, with the pending step `confirm_sources`. Then i
 sources are read again. An erasure deletes first, then searches for entries that name
 the source. So one of both always sees the other, on every topology. If a process dies
 in between, a sweep carries out the remaining step.
+
+Others may see the entry before. Whoever edits it, links it or derives from it confirms
+it first (`Entries.confirmed_record`), so that no acknowledged work is undone with it.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from memory.orchestrator.storage.collections import DERIVED_FROM, ENTRIES
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, apply_changes
 from memory.orchestrator.storage.outbox import Item, Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.partial_answers import BROWSED
-from memory.orchestrator.storage.past_versions import kept_versions
+from memory.orchestrator.storage.past_versions import kept_versions, same_life
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import UNDONE, RequestMark
 from memory.orchestrator.storage.session_keys import scope_of
@@ -37,6 +40,7 @@ from memory.orchestrator.storage.sources import (
     EntrySource,
     MessageSource,
     entry_reference,
+    is_unconfirmed,
     note_reference,
     scope_reference,
     sources_of,
@@ -114,6 +118,7 @@ class Derivatives:
         outbox.register(CONFIRM_NOTES, self._confirm_notes, StepLifetime.DELETED)
         outbox.register(UNMAKE, self._unmake)
         outbox.register_find_idle(UNMAKE, self._without_derived)
+        entries.sources_exist = self._sources_exist
         erasure.delete_derived = self._gone_with
         erasure.held_derived = self.held_derived
 
@@ -129,7 +134,7 @@ class Derivatives:
             StoreUnavailable: The sources cannot be read now. A sweep will check them,
                 and the call can be repeated.
         """
-        if not any(owed.step == CONFIRM_SOURCES for owed in stored.owed):
+        if not is_unconfirmed(stored):
             return
         check = _Check(sources)
         checks = self._checks.setdefault(stored.key, [])
@@ -149,9 +154,23 @@ class Derivatives:
             )
 
     async def _confirm(self, entry: Record, store: Store, owed: PendingStep) -> bool:
+        """Undo an unconfirmed entry if one of its sources is gone or was edited.
+
+        It is judged again at the version that is deleted: another call may have
+        confirmed it, or edited it and so confirmed it, or made it again.
+        """
         checks = self._checks.get(entry.key, [])
-        gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
-        if gone is not None and not await self._stays(entry.key):
+        read = {(one.key, one.version): one for check in checks for one in check.sources}
+        gone = await self._stale_source(entry, read)
+
+        async def is_stale(there: Record) -> bool:
+            nonlocal gone
+            if not same_life(there, entry):
+                return False
+            gone = await self._stale_source(there, read) if is_unconfirmed(there) else None
+            return gone is not None
+
+        if gone is not None:
             await self._erasure.delete(
                 ENTRIES,
                 entry.key,
@@ -159,41 +178,32 @@ class Derivatives:
                 unmake="all",
                 drops=frozenset({DELETE}),
                 note={UNDONE: True},
+                only_if=is_stale,
             )
-            for check in checks:
-                check.gone = gone
+        for check in checks:
+            check.gone = gone
         return True
 
-    async def _stays(self, key: Key) -> bool:
-        """Return whether another call has confirmed or edited the entry since.
-
-        The call that confirmed it may have deleted the sources, as its caller asked. An
-        edited entry stays if its sources were only edited: its edits are acknowledged.
-        """
-        there = (await self._placement.locate(ENTRIES, key)).record
-        if there is None:
-            return False
-        if all(owed.step != CONFIRM_SOURCES for owed in there.owed):
-            return True
-        is_edited = there.previous is not None
-        return is_edited and await self._stale_source(there, {}, or_edited=False) is None
+    async def _sources_exist(self, entry: Record) -> bool:
+        """Return whether no direct source of an entry was deleted."""
+        return await self._stale_source(entry, {}, or_edited=False) is None
 
     async def _stale_source(
-        self, entry: Record, read: Mapping[Key, Record], *, or_edited: bool = True
+        self, entry: Record, read: Mapping[tuple[Key, int], Record], *, or_edited: bool = True
     ) -> str | None:
         """Return the first direct source that is gone, or was edited since it was read.
 
-        None if there is none.
+        None if there is none. `read` has versions of sources that need not be read.
         """
         tenant, direct = entry.key.tenant, [source for source in sources_of(entry) if source.direct]
         keys = {Key(tenant, source.entry_id): source for source in direct if isinstance(source, EntrySource)}
         located = await self._placement.locate_many(ENTRIES, list(keys)) if keys else []
         for (key, source), there in zip(keys.items(), located, strict=True):
-            now, then = there.record, read.get(key)
+            now = there.record
             if now is None:
                 return source.entry_id
             if or_edited and now.version != source.version:
-                then = then or await self._as_read(now, source)
+                then = read.get((key, source.version)) or await self._as_read(now, source)
                 if then is None or not still_says(now, then):
                     return source.entry_id
         for said in direct:
@@ -293,32 +303,42 @@ class Derivatives:
 
         Notes that mention the entry are cleared.
         """
-        key, mode = pending.owner.key, owed.data["mode"]
+        key, mode, deleted_at = pending.owner.key, owed.data["mode"], pending.owner.version
         if isinstance(pending.owner, Record):
             return True
-        kept: list[str] = []
-        async for record in find_derived(
-            self._placement, key.tenant, source_filter(entry_reference(key.id), note_reference(key.id))
-        ):
-            named = [
+
+        def sources_in(record: Record) -> list[EntrySource]:
+            return [
                 one
                 for one in sources_of(record)
                 if isinstance(one, EntrySource) and one.entry_id == key.id and not one.moved
             ]
-            if named and (mode == "all" or all(one.automatic for one in named)):
-                kept += [] if await self._goes(record.key, mode) else [record.key.id]
+
+        async def goes(record: Record) -> bool:
+            named = sources_in(record)
+            if any(one.version > deleted_at for one in named):  # perhaps made of its next life
+                there = await self._placement.locate(ENTRIES, key)
+                named = named if there.record is None else []
+            return bool(named) and (mode == "all" or all(one.automatic for one in named))
+
+        kept: list[str] = []
+        async for record in find_derived(
+            self._placement, key.tenant, source_filter(entry_reference(key.id), note_reference(key.id))
+        ):
+            if await goes(record):
+                kept += [] if await self._goes(record.key, mode, goes) else [record.key.id]
                 continue
-            kept += [record.key.id] if named else []
+            kept += [record.key.id] if sources_in(record) else []
             if NOTES in record.body:
                 await self._entries.rewrite_at_once(record.key, partial(self._without_note, key.id))
         if key in self._kept:
             self._kept[key] = kept
         return True
 
-    async def _goes(self, key: Key, mode: Unmakes) -> bool:
+    async def _goes(self, key: Key, mode: Unmakes, goes: Callable[[Record], Awaitable[bool]]) -> bool:
         """Delete a derived entry. Returns false if a legal hold keeps it."""
         try:
-            await self._erasure.delete(ENTRIES, key, unmake=mode)
+            await self._erasure.delete(ENTRIES, key, unmake=mode, only_if=goes)
         except LegalHoldActive as error:
             log.info("%s stays: %s", key.id, error)
             return False
@@ -393,6 +413,20 @@ class Derivatives:
         With `before`, only those of older entries. Entries in scopes that begin with
         `prefix` stay.
         """
+
+        async def is_gone(record: Record) -> bool:
+            named = [
+                Key(partition.tenant, one.entry_id)
+                for one in sources_of(record)
+                if isinstance(one, EntrySource)
+                and one.scope == partition.scope
+                and one.generation < generation
+                and (before is None or one.version < before)
+                and not one.moved
+            ]
+            located = await self._placement.locate_many(ENTRIES, named) if named else []
+            return any(there.record is None for there in located)
+
         async for record in find_derived(
             self._placement,
             partition.tenant,
@@ -400,24 +434,8 @@ class Derivatives:
         ):
             if prefix is not None and record.scope.startswith(prefix):
                 continue
-            here = [
-                s
-                for s in sources_of(record)
-                if isinstance(s, EntrySource)
-                and s.scope == partition.scope
-                and s.generation < generation
-                and (before is None or s.version < before)
-            ]
-            named = [source for source in here if not source.moved]
-            located = (
-                await self._placement.locate_many(
-                    ENTRIES, [Key(partition.tenant, one.entry_id) for one in named]
-                )
-                if named
-                else []
-            )
-            if any(there.record is None for there in located):
-                await self._erasure.delete(ENTRIES, record.key, held="left", unmake="all")
+            if await is_gone(record):
+                await self._erasure.delete(ENTRIES, record.key, held="left", unmake="all", only_if=is_gone)
 
 
 def _without_said(data: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

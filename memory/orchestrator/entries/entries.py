@@ -46,6 +46,7 @@ from memory.orchestrator.storage.outbox import (
 from memory.orchestrator.storage.past_versions import kept_versions, life_of
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.sources import CONFIRM_SOURCES, is_unconfirmed
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
@@ -98,6 +99,8 @@ class Entries:
         self._key_locks = key_locks
         self.on_written = on_written
         """Called with a tenant, and its entries that were written or changed."""
+        self.sources_exist: Callable[[Record], Awaitable[bool]] | None = None
+        """Returns whether no source of a derived entry was deleted."""
 
     # -- writing -----------------------------------------------------------------------
 
@@ -282,6 +285,41 @@ class Entries:
         if active and not is_current(located.record, now):
             raise NotFound(entry_id)
         return located.record
+
+    async def confirmed_record(self, tenant: str, entry_id: str, *, active: bool = True) -> Record:
+        """Return an entry as `live_record` does, for a call that builds on it.
+
+        A derived entry whose sources are not confirmed yet is confirmed first, so that
+        it is not undone later together with what the call makes. It is confirmed by a
+        new version, which an undo that has begun respects. Edits of its sources do not
+        matter.
+
+        Raises:
+            NotFound: There is no such entry, or a source of it was deleted.
+        """
+        record = await self.live_record(tenant, entry_id, active=active)
+        while settles := await self.confirmation(record):
+            await self.rewrite_at_once(record.key, self._as_confirmed, settles=settles)
+            record = await self.live_record(tenant, entry_id, active=active)
+        return record
+
+    async def _as_confirmed(self, record: Record) -> Record | None:
+        if not is_unconfirmed(record):
+            return None
+        new = apply_changes(record, {}, version=version_at(self._placement.now(), record.version))
+        return replace(new, updated_at=record.updated_at)
+
+    async def confirmation(self, record: Record) -> frozenset[str]:
+        """Return the pending steps that end if a caller's change confirms the entry.
+
+        Raises:
+            NotFound: A source of the entry was deleted. It will be undone.
+        """
+        if not is_unconfirmed(record) or self.sources_exist is None:
+            return frozenset()
+        if not await self.sources_exist(record):
+            raise NotFound(record.key.id)
+        return frozenset({CONFIRM_SOURCES})
 
     # -- changing ----------------------------------------------------------------------
 
@@ -496,14 +534,14 @@ class Entries:
         check_expected_version(record, expected)
         if not is_current(record, now):
             raise NotFound(key.id)
-        changes = change(record, now)
-        if has_values(record, changes, version=record.version):
+        changes, settles = change(record, now), await self.confirmation(record)
+        if has_values(record, changes, version=record.version) and not settles:
             return record
         new = apply_changes(record, changes, version=version_at(now, record.version))
         new = with_request(new, request)
         if changes.keys() & {"content", "title", "searchable"} or new.vector != record.vector:
             new = (await self._embeddings.embed_records([new]))[0]
-        return await self.replace_admitted(store, record, new, consistency)
+        return await self.replace_admitted(store, record, new, consistency, settles)
 
     async def _find_made(self, tenant: str, entry_id: str, request: RequestMark) -> Record | None:
         """Return the version of an entry that an earlier call of the request made.
@@ -557,13 +595,21 @@ class Entries:
         return [None if row is None or id(row) not in readable else entry_of(row) for row in rows]
 
     async def replace_admitted(
-        self, store: Store, old: Record, new: Record, consistency: Consistency | None
+        self,
+        store: Store,
+        old: Record,
+        new: Record,
+        consistency: Consistency | None,
+        settles: frozenset[str] = frozenset(),
     ) -> Record | None:
-        """Write a caller's new version, if the quotas have room for a larger one."""
+        """Write a caller's new version, if the quotas have room for a larger one.
+
+        `settles` names steps that end with the write.
+        """
         more = NewEntry.growth(old, new) if self.quotas.quotas else []
         async with self.quotas.admit(new.key.tenant, more) as stay:
             stay.add(new.key)
-            return await self._replace(store, old, new, consistency)
+            return await self._replace(store, old, new, consistency, settles)
 
     async def replace_many(
         self, store: Store, changed: Sequence[tuple[Record, Record]], consistency: Consistency | None

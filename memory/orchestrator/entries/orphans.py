@@ -50,10 +50,10 @@ class OrphanCollector:
             there = await existing_keys(
                 self._placement, kind.collection, set[Key]().union(*named.values()), partial=True
             )
-            for key, parents in named.items():
-                if not parents <= there:
+            for head in page.heads:
+                if not named[head.key] <= there:
                     await hold()
-                    dropped += await self._erasure.delete(child, key, held="deleted")
+                    dropped += await self._erasure.delete(child, head.key, at=head.version, held="deleted")
         return dropped
 
 

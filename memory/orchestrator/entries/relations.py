@@ -94,8 +94,8 @@ class Relations:
                 if gone is not None and request.may_have_made(gone.version):
                     raise deleted_since(f"the relation {label!r} of entry {source_id}")
         try:
-            source = await self._entries.live_record(tenant, source_id, active=restored_from is None)
-            await self._entries.live_record(tenant, target_id, active=restored_from is None)
+            source = await self._entries.confirmed_record(tenant, source_id, active=restored_from is None)
+            await self._entries.confirmed_record(tenant, target_id, active=restored_from is None)
         except NotFound:
             raise InvalidInput(
                 "relation", "both entries must exist, be active and belong to this tenant"
@@ -211,7 +211,7 @@ class Relations:
         """Delete the link if an entry was deleted while it was being linked."""
         located = await self._placement.locate_many(ENTRIES, [Key(tenant, end) for end in ends])
         if any(at.record is None for at in located):
-            await self._erasure.delete(RELATIONS, record.key, held="deleted")
+            await self._erasure.delete(RELATIONS, record.key, at=record.version, held="deleted")
             raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
     def link(
@@ -351,9 +351,15 @@ class Relations:
             self._placement, ENTRIES, {end for row in rows for end in _ends(row)}, partial=partial
         )
 
-    async def unlink(self, source: Key, label: str, target_id: str) -> None:
-        """Delete a link, if it exists."""
-        await self._erasure.delete(RELATIONS, _link_key(source, label, target_id), held="deleted")
+    async def unlink(self, source: Key, label: str, target_id: str, made: datetime) -> None:
+        """Delete a link if it exists, and was made at this moment."""
+
+        async def is_that(link: Record) -> bool:
+            return link.created_at == made
+
+        await self._erasure.delete(
+            RELATIONS, _link_key(source, label, target_id), held="deleted", only_if=is_that
+        )
 
     async def unrelate(self, tenant: str, relation_id: str, request: RequestMark | None = None) -> bool:
         """Delete a relation. A repeat of a request that has deleted it deletes nothing.

@@ -62,7 +62,7 @@ from memory.orchestrator.storage.outbox import (
 )
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected, rejection_error
 from memory.orchestrator.storage.requests import MADE_BY
-from memory.orchestrator.storage.sources import CONFIRM_SOURCES
+from memory.orchestrator.storage.sources import is_unconfirmed
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
 from memory.policies.visibility import is_expired
@@ -165,11 +165,14 @@ class Erasure:
         unmake: Unmakes | None = None,
         drops: frozenset[str] = frozenset(),
         note: Mapping[str, JsonValue] | None = None,
+        only_if: Callable[[Record], Awaitable[bool]] | None = None,
     ) -> bool:
         """Delete a record in every store. Returns false if there was none.
 
         Args:
             at: Delete the record only if this is still its version.
+            only_if: Decides about the version that is deleted. It is called again if
+                the record changes meanwhile. An unreadable record is deleted.
             held: How to treat a record under legal hold.
             unmake: Which derived entries are deleted with it.
             drops: Names of pending steps of the record that are not carried out.
@@ -181,7 +184,14 @@ class Erasure:
         """
         try:
             return await self._delete(
-                collection, key, at, despite_holds=held == "deleted", unmake=unmake, drops=drops, note=note
+                collection,
+                key,
+                at,
+                despite_holds=held == "deleted",
+                unmake=unmake,
+                drops=drops,
+                note=note,
+                only_if=only_if,
             )
         except LegalHoldActive as error:
             if held == "refused":
@@ -199,6 +209,7 @@ class Erasure:
         unmake: Unmakes | None,
         drops: frozenset[str],
         note: Mapping[str, JsonValue] | None,
+        only_if: Callable[[Record], Awaitable[bool]] | None,
     ) -> bool:
         patience = RetryDeadline(self._placement, key.id)
         while True:
@@ -211,6 +222,8 @@ class Erasure:
             if home is None or (at is not None and home[0].version != at):
                 return False
             record, store = home
+            if only_if is not None and not await only_if(record):
+                return False
             if not despite_holds:
                 await self.holds.refuse([record])
             await self._cache.invalidate(collection, key)
@@ -425,7 +438,7 @@ class Erasure:
 
         A record that changed since, or is under legal hold, is left alone.
         """
-        if any(other.step == CONFIRM_SOURCES for other in pending.owner.owed):
+        if is_unconfirmed(pending.owner):
             return False  # an entry derived from them may still be undone
         for record_id, version in owed.data["records"]:
             await self.delete(

@@ -24,7 +24,7 @@ from memory.orchestrator.storage.collections import DERIVED_FROM
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.policies.entry_filters import shown_texts
-from memory.ports.record import JsonValue, PendingStep, Record
+from memory.ports.record import JsonValue, PendingStep, Record, Standing
 
 CONFIRM_SOURCES = "confirm_sources"
 """The pending step of a derived entry until its sources have been checked after the
@@ -105,6 +105,11 @@ class MessageSource:
 
 
 Source = EntrySource | MessageSource
+
+
+def is_unconfirmed(record: Standing) -> bool:
+    """Return whether the sources of a derived entry have not been checked yet."""
+    return any(owed.step == CONFIRM_SOURCES for owed in record.owed)
 
 
 def entry_reference(entry_id: str) -> str:

@@ -27,6 +27,7 @@ from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.entry_records import entry_of
 from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.requests import UNDONE
 from memory.orchestrator.tiering.dry_run_moves import DryRunMoves, StayReason
 from memory.orchestrator.tiering.moves import MOST_AT_ONCE, MoveResult, TierMover
 from memory.orchestrator.tiering.plan import Forecast, PlanBuilder
@@ -220,7 +221,8 @@ class Promotion:
         copy, there = await self._derivation.plan_promotion(row.key.tenant, row.key.id, to, to_come)
         async with planning.quotas.admit(copy.key.tenant, [NewEntry.of(copy, derived=True)]) as stay:
             stay.add(copy.key)
-            stands = there.tombstone is not None and not planning.forgets(there.tombstone)
+            gone = there.tombstone
+            stands = gone is not None and UNDONE not in gone.note and not planning.forgets(gone)
             if ahead.is_gone(ENTRIES, copy.key) or (there.record is None and stands):
                 raise Conflict("its earlier result was deleted", copy.key.id)
             if there.record is None and not ahead.knows(ENTRIES, copy.key):

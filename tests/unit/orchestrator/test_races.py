@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from memory.domain.entry import EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
 from memory.orchestrator.storage.collections import RELATIONS
 from memory.orchestrator.storage.settings import EngineSettings
@@ -243,11 +245,13 @@ async def test_a_sweep_undoes_a_copy_only_if_its_source_says_something_else(
     assert await world.browse(USER) == left
 
 
-@pytest.mark.parametrize(("is_deleted", "left"), [(False, ["mine"]), (True, [])])
+@pytest.mark.parametrize("is_deleted", [False, True])
 async def test_an_edit_of_a_copy_that_is_not_confirmed_outlives_edits_of_its_source(
-    world: World, is_deleted: bool, left: list[str]
+    world: World, is_deleted: bool
 ) -> None:
-    """The process that copied it died. The deletion of the source takes the copy."""
+    """The process that copied it died. The deletion of the source takes the copy, so
+    that no edit of it is acknowledged any more.
+    """
     source = await world.write()
     world.mid.fails_before.add("owed.settle")
     with pytest.raises(StoreError):
@@ -255,9 +259,45 @@ async def test_an_edit_of_a_copy_that_is_not_confirmed_outlives_edits_of_its_sou
     world.heal()
     await (world.delete(source) if is_deleted else world.update(source, content="other text"))
     [copy] = await world.engine.browser.browse(EntryQuery(TENANT, (USER,)))
-    await world.update(copy, content="mine")
+    with pytest.raises(NotFound) if is_deleted else nullcontext():
+        await world.update(copy, content="mine")
     await (await world.another_process()).maintain()
-    assert await world.browse(USER) == left
+    assert await world.browse(USER) == ([] if is_deleted else ["mine"])
+
+
+async def test_a_rule_copies_again_what_was_undone_but_not_what_somebody_deleted(world: World) -> None:
+    """It died while it copied, and its source was edited since: a sweep undid that."""
+    source = await world.write()
+    world.mid.fails_before.add("owed.settle")
+    with pytest.raises(StoreError):
+        await world.engine.derivation.promote(TENANT, source.id, USER, revive=False, automatic=True)
+    world.heal()
+    await world.update(source, content="other text")
+    await (await world.another_process()).maintain()
+    assert await world.browse(USER) == []
+    copy = await world.engine.derivation.promote(TENANT, source.id, USER, revive=False, automatic=True)
+    assert await world.browse(USER) == ["other text"]
+    await world.delete(copy)
+    with pytest.raises(Conflict):
+        await world.engine.derivation.promote(TENANT, source.id, USER, revive=False, automatic=True)
+    assert await world.browse(USER) == []
+
+
+async def test_a_deletion_leaves_what_was_made_of_the_next_life_of_its_entry(world: World) -> None:
+    """Somebody else does all of it between a look for copies and their deletion."""
+    source = await world.write("text", key="k")
+    await world.engine.derivation.promote(TENANT, source.id, USER, automatic=True)
+    other = await world.another_process()
+
+    async def others() -> None:
+        await other.maintain()
+        draft = EntryDraft(scope=SESSION, content="text", key="k")
+        again = await other.entries.write(TENANT, draft, revive=True)
+        await other.derivation.promote(TENANT, again.id, USER)
+
+    before_step(world.mid, "delete.home", others)
+    await world.delete(source)
+    assert await world.browse(USER) == ["text"]
 
 
 async def test_a_promotion_another_finishes_first_returns_the_first(world: World) -> None:
