@@ -96,7 +96,7 @@ def test_tests_of_servers_run_for_remote_harnesses_alone_and_fail_without_their_
     code, said = _run(outside, "--pyargs", "memory.ports.contract.test_servers", harness="mine:Mine")
     assert code == pytest.ExitCode.NO_TESTS_COLLECTED
     outside.makepyfile(far=EXAMPLE.replace('name = "mine"\n', 'name = "mine"\n        remote = True\n'))
-    code, said = _run(outside, "--pyargs", "memory.ports.contract.test_servers", harness="far:Mine")
+    code, said = _run(outside, "-x", "--pyargs", "memory.ports.contract.test_servers", harness="far:Mine")
     assert code == pytest.ExitCode.TESTS_FAILED
     assert "must implement with_short_timeouts()" in said
 
