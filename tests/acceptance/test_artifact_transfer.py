@@ -21,6 +21,7 @@ from memory.facade.transfer import artifact_lines
 from memory.facade.transfer.artifact_lines import ARTIFACT_FORMAT, CHUNK_FORMAT
 from memory.facade.transfer.importer import BadFile
 from memory.orchestrator.conversations.blobs import manifests
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, USER, Clock
 from tests.support.reserved import assert_reserved
 
@@ -320,9 +321,16 @@ async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock:
         assert report.problems[0].endswith("store it elsewhere and its address here")
 
 
+@pytest.fixture
+async def archive(other: Memory) -> Lines:
+    """What the other memory exports."""
+    await lived_in(other)
+    return await exported(other)
+
+
 @pytest.mark.usefixtures("in_tens")
-@pytest.mark.parametrize(
-    ("form", "changes", "problem"),
+@cells(
+    "form, changes, problem",
     [
         *(
             (ARTIFACT_FORMAT, {name: wrong}, name)
@@ -344,13 +352,13 @@ async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock:
         ),
         (CHUNK_FORMAT, {"artifact_id": "another"}, "is not above it"),
     ],
+    shared=True,
 )
 async def test_a_line_that_is_none_of_an_artifact_is_refused_before_anything_is_written(
-    plain: Memory, other: Memory, form: str, changes: dict[str, Any], problem: str
+    plain: Memory, archive: Lines, form: str, changes: dict[str, Any], problem: str
 ) -> None:
-    await lived_in(other)
-    lines = await exported(other)
-    lines[of(lines, form)[0]] |= changes
+    lines = archive.copy()
+    lines[of(lines, form)[0]] = lines[of(lines, form)[0]] | changes
     with pytest.raises(InvalidInput, match="nothing was imported") as raised:
         await plain.admin.import_(lines)
     assert isinstance(raised.value, BadFile)

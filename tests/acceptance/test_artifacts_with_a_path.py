@@ -19,6 +19,7 @@ from memory.facade.memory import Memory
 from memory.facade.runtime.access import engine_of
 from memory.orchestrator.conversations.blobs import manifests
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
+from memory.ports.contract.cells import cells
 from memory.ports.query import Query, Tenant
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import USER, watching
@@ -221,8 +222,8 @@ async def test_what_is_under_legal_hold_is_neither_replaced_nor_deleted(plain: M
 
 
 @pytest.mark.behaviour("D6")
-@pytest.mark.parametrize(
-    ("field", "given"),
+@cells(
+    "field, given",
     [
         *(
             ("path", path)
@@ -251,6 +252,7 @@ async def test_what_is_under_legal_hold_is_neither_replaced_nor_deleted(plain: M
         *(("data", data) for data in ("text", None, 7, [b"a"])),
         ("session_id", ""),
     ],
+    shared=True,
 )
 async def test_what_cannot_be_put_is_refused_before_any_store_is_touched(
     plain: Memory, field: str, given: Any

@@ -205,10 +205,10 @@ async def test_of_a_conversation_is_what_is_pinned_to_it_or_to_none(memory: Memo
 
 
 @pytest.mark.behaviour("D53")
-@pytest.mark.parametrize("asked", ["A_B", "axb", "a_", "%", "a%", "a_b ", "a", "A_b", '"a_b"', "a_b,c"])
-async def test_tags_match_whole_and_to_the_letter(memory: Memory, asked: str) -> None:
+async def test_tags_match_whole_and_to_the_letter(memory: Memory) -> None:
     await memory.write("tagged", scope=USER, tags=["a_b", "c", "aab-long"])
-    assert await memory.browse(tags=[asked]) == []
+    for asked in ("A_B", "axb", "a_", "%", "a%", "a_b ", "a", "A_b", '"a_b"', "a_b,c"):
+        assert await memory.browse(tags=[asked]) == [], asked
     assert contents(await memory.browse(tags=["a_b", "c"])) == ["tagged"]
 
 

@@ -12,6 +12,7 @@ import pytest
 from memory import BlockingMemory, InvalidInput
 from memory.facade.memory import Memory
 from memory.orchestrator.entries.browsing import EntryPage
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, Clock, contents
 
 
@@ -208,7 +209,7 @@ async def test_metadata_are_compared_exactly(memory: Memory) -> None:
     assert len(await _paged(memory, metadata={})) == len(SCALARS | NESTED) + 1
 
 
-@pytest.mark.parametrize("value", [[1], {"a": 1}, {}, (1,), b"x", float("nan"), 2**63])
+@cells("value", [[1], {"a": 1}, {}, (1,), b"x", float("nan"), 2**63], shared=True)
 async def test_metadata_that_cannot_be_compared_are_refused_by_name(plain: Memory, value: Any) -> None:
     with pytest.raises(InvalidInput, match="metadata") as caught:
         await plain.retrieve(USER, metadata={"v": value})

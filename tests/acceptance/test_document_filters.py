@@ -15,6 +15,7 @@ from memory.domain.filters import Comparison, holds, value_at
 from memory.facade.memory import Memory
 from memory.facade.runtime.access import engine_of
 from memory.orchestrator.documents import documents
+from memory.ports.contract.cells import cells
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import OTHER_USER, USER, Clock
 from tests.support.depth import FIRST_SEED, drawn
@@ -197,8 +198,8 @@ async def test_a_legal_hold_stops_deletion_by_a_filter(memory: Memory, clock: Cl
     assert len(await pages(memory)) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
+@cells(
+    "given, problem",
     [
         ({"data.n": 1}, r"filter\.data: is no field of a document. Accepted: metadata, value, key"),
         ({"types": ["user"]}, r"filter\.type: is no field of a document"),
@@ -207,6 +208,7 @@ async def test_a_legal_hold_stops_deletion_by_a_filter(memory: Memory, clock: Cl
         ({"value.n": {"$gtt": 1}}, r"\$gtt: is no operator"),
         (3, "filter: must be a Filter or a dict"),
     ],
+    shared=True,
 )
 async def test_other_filters_are_refused(memory: Memory, given: Any, problem: str) -> None:
     for refused in (

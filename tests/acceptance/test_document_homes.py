@@ -33,6 +33,7 @@ from memory.domain.scope import Scope
 from memory.facade.reports import Examination, examine
 from memory.facade.runtime.build import build_engine
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
+from memory.ports.contract.cells import cells
 from memory.ports.query import Everywhere, Query, RowType
 from memory.server.identity.key_store import KeyStore
 from memory.server.identity.reserved import RESERVED_TENANT
@@ -438,8 +439,8 @@ async def _relocated(config: dict[str, Any], dies_at: int | None = None) -> bool
 # -- refused ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("short", "problem"),
+@cells(
+    "short, problem",
     [
         (["path:cache"], "path:cache/"),
         (["path:cache/**"], "Omit the **"),
@@ -452,6 +453,7 @@ async def _relocated(config: dict[str, Any], dies_at: int | None = None) -> bool
         ("session", "must be a list"),
         ([1], "documents.short"),
     ],
+    shared=True,
 )
 def test_a_setting_that_cannot_be_is_refused_by_name(short: Any, problem: str) -> None:
     with pytest.raises(ConfigError) as refused:

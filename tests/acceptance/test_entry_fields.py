@@ -8,6 +8,7 @@ import pytest
 
 from memory import Conflict, Entry, EntryType, InvalidInput, Scope, ScopeKind
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, EVERY_KIND, SESSION, USER, Clock, watching
 
 
@@ -218,8 +219,8 @@ async def test_every_way_of_writing_takes_where_it_was_said(memory: Memory) -> N
     assert said(await memory.get(speaker_alone.id)) == dict.fromkeys(SAID) | {"speaker": "Ada"}
 
 
-@pytest.mark.parametrize(
-    ("field", "given"),
+@cells(
+    "field, given",
     [
         ("conversation_id", {"conversation_id": ""}),
         ("conversation_id", {"conversation_id": "c" * 513}),
@@ -232,6 +233,7 @@ async def test_every_way_of_writing_takes_where_it_was_said(memory: Memory) -> N
         ("number_in_conversation", {"conversation_id": "c", "number_in_conversation": 2**63}),
         ("number_in_conversation", {"number_in_conversation": 1}),
     ],
+    shared=True,
 )
 async def test_where_it_was_said_is_refused_by_name_where_it_cannot_be(
     plain: Memory, field: str, given: dict[str, Any]

@@ -19,6 +19,7 @@ from memory.facade.chat_files import export_chat, import_chat, read_messages
 from memory.facade.runtime.access import engine_of
 from memory.formats import FORMATS, export_messages, import_messages
 from memory.policies.tokens import DefaultCounter
+from memory.ports.contract.cells import cells
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import Clock, everything_stored
 from tests.support.conversations import drawn
@@ -144,8 +145,8 @@ async def test_a_recognised_item_may_have_no_text(memory: Memory, format: str, i
     assert shown == [item]
 
 
-@pytest.mark.parametrize(
-    ("path", "format", "item"),
+@cells(
+    "path, format, item",
     [
         ("role", "auto", {"utterance": "hi"}),
         ("type", "openai_responses", {"type": "telegram", "text": "hi"}),
@@ -166,6 +167,7 @@ async def test_a_recognised_item_may_have_no_text(memory: Memory, format: str, i
         *((unread, name, item) for name, unread, item in UNREAD),
         ("format", "morse", {"role": "user", "content": "hi"}),
     ],
+    shared=True,
 )
 async def test_a_shape_that_is_not_recognised_is_refused_by_its_path(
     memory: Memory, path: str, format: str, item: dict[str, Any]

@@ -22,6 +22,7 @@ from memory import (
     VersionConflict,
 )
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock
 
 SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
@@ -94,8 +95,8 @@ async def test_a_view_reads_and_changes_entries_of_its_scope_only(memory: Memory
     assert await ada.delete(key="home")
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
+@cells(
+    "given, problem",
     [
         ({}, "entry_id: is missing"),
         ({"entry_id": "x", "key": "home"}, "key: cannot be combined with an id"),
@@ -107,6 +108,7 @@ async def test_a_view_reads_and_changes_entries_of_its_scope_only(memory: Memory
         ({"scope": USER, "key": 5}, "key: must be text"),
     ],
     ids=str,
+    shared=True,
 )
 async def test_an_entry_named_by_halves_is_refused_by_every_call(
     memory: Memory, given: dict[str, Any], problem: str
@@ -372,8 +374,8 @@ async def test_of_many_at_once_one_wins_and_the_others_see_the_conflict(
         assert {one.current_version for one in losers} == {winners[0].version}
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
+@cells(
+    "given, problem",
     [
         ({"expected_version": 7, "if_exists": "replace", "key": "k"}, "must be the version of an entry"),
         ({"expected_version": "7", "if_exists": "replace", "key": "k"}, "'7' is no version"),
@@ -391,6 +393,7 @@ async def test_of_many_at_once_one_wins_and_the_others_see_the_conflict(
         ({"if_exists": "keep"}, "'keep' needs a key"),
     ],
     ids=str,
+    shared=True,
 )
 async def test_an_expectation_that_a_write_cannot_keep_is_refused(
     memory: Memory, given: dict[str, Any], problem: str

@@ -129,10 +129,10 @@ async def test_an_entry_must_have_all_of_the_tags_asked(memory: Memory) -> None:
 
 
 @pytest.mark.behaviour("A28", "D53")
-@pytest.mark.parametrize("asked", ["A_B", "axb", "a_", "%", "a%", "a_b ", "a", "A_b", '"a_b"', "a_b,c"])
-async def test_tags_match_whole_and_case_sensitively(memory: Memory, asked: str) -> None:
+async def test_tags_match_whole_and_case_sensitively(memory: Memory) -> None:
     await memory.write("tagged", scope=USER, tags=["a_b", "c"])
-    assert await memory.retrieve(USER, tags=[asked]) == []
+    for asked in ("A_B", "axb", "a_", "%", "a%", "a_b ", "a", "A_b", '"a_b"', "a_b,c"):
+        assert await memory.retrieve(USER, tags=[asked]) == [], asked
     assert contents(await memory.retrieve(USER, tags=["a_b"])) == ["tagged"]
 
 

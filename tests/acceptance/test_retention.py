@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from memory import ConfigError, Memory, NotFound
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import DAY, HOUR, ORG, SESSION, USER, Clock, contents, left_in
 
 RULES: list[dict[str, Any]] = [
@@ -101,8 +102,8 @@ async def test_nothing_is_deleted_by_rule_unless_somebody_asked_for_it(
         assert (await session.info()).status == "active"
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
+@cells(
+    "given, says",
     [
         ([{"name": "r"}], "retention.r.when: is missing"),
         ([{"name": "r", "when": {"older_than": "1d"}}] * 2, "two rules are named 'r'"),
@@ -115,6 +116,7 @@ async def test_nothing_is_deleted_by_rule_unless_somebody_asked_for_it(
         ({"name": "r"}, "should be a list of rules"),
     ],
     ids=["no-condition", "named-twice", "no-such-condition", "no-duration", "no-such-setting", "no-list"],
+    shared=True,
 )
 def test_a_rule_that_cannot_be_is_refused_by_name(given: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):

@@ -14,6 +14,7 @@ import pytest
 from memory import ExitedMessages, InvalidInput, Memory, NotFound, SessionOwnerMismatch, StoreUnavailable
 from memory.facade.transfer.importer import ImportReport
 from memory.orchestrator.storage.steps import current_step
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, Clock, stores_of
 from tests.acceptance.test_sessions import SYSTEM, assistant, history, summary, user, window
 
@@ -187,8 +188,8 @@ async def test_an_import_that_was_cut_off_is_repeated(memory: Memory, other: Mem
     ).version
 
 
-@pytest.mark.parametrize(
-    ("kind", "part", "wrong"),
+@cells(
+    "kind, part, wrong",
     [
         ("sessions", "scope", "conversation:other"),
         ("sessions", "scope", "user:ada"),
@@ -200,6 +201,7 @@ async def test_an_import_that_was_cut_off_is_repeated(memory: Memory, other: Mem
         ("messages", "fields", {"conversation_id": "s2", "place": "two", "event": "message"}),
         ("messages", "fields", {"conversation_id": "s2", "place": 2, "event": "unheard of"}),
     ],
+    shared=True,
 )
 async def test_a_line_that_is_no_session_or_event_is_refused_before_any_store_is_touched(
     plain: Memory, other: Memory, kind: str, part: str, wrong: Any

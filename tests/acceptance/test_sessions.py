@@ -16,6 +16,7 @@ from memory.facade.memory import Memory as Opened
 from memory.policies.compaction_thresholds import MessageThreshold, TurnThreshold
 from memory.policies.list_compaction import CompactionSettings
 from memory.policies.window import TokenThreshold
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, Clock
 
 SYSTEM = "You are kind."
@@ -952,8 +953,8 @@ async def test_tenants_never_mix(memory: Opened) -> None:
         assert [m.text for m in (await memory.session("s1").context()).messages] == ["mine"]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
+@cells(
+    "wrong, field",
     [
         ({"role": "nobody", "content": "x"}, "role"),
         ({"role": "user", "content": 7}, "content"),
@@ -963,6 +964,7 @@ async def test_tenants_never_mix(memory: Opened) -> None:
         ({"content": "x"}, "role"),
         (7, "message"),
     ],
+    shared=True,
 )
 async def test_a_message_that_is_none_is_refused_before_any_store_is_touched(
     plain: Memory, wrong: Any, field: str

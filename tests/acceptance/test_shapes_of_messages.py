@@ -21,6 +21,7 @@ from memory import BufferProvider, InvalidInput, Memory, SlidingWindowProvider
 from memory.domain.validation import MOMENT_FIELDS
 from memory.facade.chat_files import export_chat, import_chat, read_messages
 from memory.formats import export_messages, system_prompt
+from memory.ports.contract.cells import cells
 
 
 class Kind(Enum):
@@ -244,7 +245,7 @@ async def test_what_came_from_other_servers_leaves_as_openai_takes_it(memory: Me
         assert shown == given, "as it came, for the server it came from"
 
 
-@pytest.mark.parametrize(("path", "message"), WITHOUT_TEXT)
+@cells("path, message", WITHOUT_TEXT, shared=True)
 async def test_a_message_without_its_text_is_refused_by_its_path_and_none_is_stored(
     memory: Memory, path: str, message: dict[str, Any]
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import BlockingMemory, Conflict, InvalidInput, Memory, Session
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, Clock
 
 
@@ -176,8 +177,8 @@ async def test_tasks_and_runs_go_with_their_session_and_no_other(memory: Memory)
     assert (await other.tasks.save("t1")).session_id == "s2"
 
 
-@pytest.mark.parametrize(
-    ("call", "field"),
+@cells(
+    "call, field",
     [
         (lambda s: s.tasks.save(""), "task_id"),
         (lambda s: s.tasks.save("t", status="done"), "status"),
@@ -193,6 +194,7 @@ async def test_tasks_and_runs_go_with_their_session_and_no_other(memory: Memory)
         (lambda s: s.runs.save("r", child_id="c", message_count=-1), "message_count"),
         (lambda s: s.runs.list(status="pending"), "status"),
     ],
+    shared=True,
 )
 async def test_what_is_no_task_and_no_run_is_refused(plain: Memory, call: Any, field: str) -> None:
     session = plain.session("s1")

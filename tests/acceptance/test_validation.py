@@ -295,7 +295,7 @@ BAD_DRAFTS: dict[str, tuple[dict[str, Any] | str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_DRAFTS)
+@cells("name", BAD_DRAFTS, shared=True)
 async def test_a_bad_draft_is_named_by_its_position(plain: Memory, name: str) -> None:
     draft, problem = BAD_DRAFTS[name]
     with watching(plain) as calls, pytest.raises(InvalidInput, match=f"^{problem}") as caught:
@@ -339,8 +339,8 @@ async def test_what_a_filter_or_a_boost_does_not_know_is_refused(plain: Memory, 
 
 
 @pytest.mark.behaviour("D68")
-@pytest.mark.parametrize(
-    ("field", "value"),
+@cells(
+    "field, value",
     [
         *[
             ("tags", ["a", ""]),
@@ -352,6 +352,7 @@ async def test_what_a_filter_or_a_boost_does_not_know_is_refused(plain: Memory, 
         ],
         *[("since", "today"), ("before", "today"), ("metadata", "a")],
     ],
+    shared=True,
 )
 async def test_what_is_wrong_within_a_filter_is_named_so(plain: Memory, field: str, value: Any) -> None:
     with pytest.raises(InvalidInput) as refused:

@@ -66,7 +66,7 @@ class _Less(InMemory):
 
 _GROUPS = (
     ("durable", "filter", "tenant_wide", "semantic"),
-    ("shared", "order", "tenant_statistics", "fenced"),
+    ("shared", "order", "tenant_statistics", "fenced", "atomic", "grouped"),
     ("conditional", "lexical"),
 )
 """Capabilities that few tests need together: one run without all of a group judges most

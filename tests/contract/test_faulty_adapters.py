@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from memory.ports.contract.harness import Harness
 from tests.contract.faulty.every import FAULTY_ADAPTERS, HONEST
 from tools import wheel as wheels
@@ -49,7 +50,7 @@ def contract(
         "no:cacheprovider",
         f"--timeout={HANGS}",
         "--contract-depth",
-        "full",
+        "quick",
         f"--basetemp={folder / 'tests'}",
         *options,
     ]
@@ -94,7 +95,7 @@ def test_there_are_many_ways_to_lie() -> None:
     assert len(FAULTY_ADAPTERS) >= 12
 
 
-@pytest.mark.parametrize("name", FAULTY_ADAPTERS)
+@cells("name", FAULTY_ADAPTERS, shared=True)
 def test_the_contract_catches_the_faulty_adapter_by_its_test(caught: Caught, name: str) -> None:
     _, expected = FAULTY_ADAPTERS[name]
     assert expected in caught[name], (
@@ -103,7 +104,7 @@ def test_the_contract_catches_the_faulty_adapter_by_its_test(caught: Caught, nam
     )
 
 
-@pytest.mark.parametrize("honest", HONEST, ids=lambda harness: harness.name)
+@cells("honest", HONEST, ids=lambda harness: str(harness.name), shared=True)
 def test_the_contract_fails_no_one_for_anothers_lies(caught: Caught, honest: type[Harness]) -> None:
     assert not caught[honest.name]
 

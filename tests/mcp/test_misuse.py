@@ -17,6 +17,7 @@ from mcp.shared.exceptions import MCPError
 from memory import Memory
 from memory.mcp.server import create_server
 from memory.mcp.settings import McpSettings
+from memory.ports.contract.cells import cells
 from tests.mcp.calls import answered, count_tokens, refused, text_of
 from tests.support.depth import FIRST_SEED, NIGHTLY
 
@@ -47,7 +48,7 @@ GUESSES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "right"), GUESSES, ids=range(len(GUESSES)))
+@cells("tool, arguments, right", GUESSES, ids=list(map(str, range(len(GUESSES)))), shared=True)
 async def test_a_guessed_argument_is_answered_with_the_right_one(
     memory: Memory, tool: str, arguments: dict[str, Any], right: str
 ) -> None:
@@ -250,7 +251,7 @@ URIS = [
 ]
 
 
-@pytest.mark.parametrize("uri", URIS, ids=range(len(URIS)))
+@cells("uri", URIS, ids=list(map(str, range(len(URIS)))), shared=True)
 async def test_a_wrong_uri_is_an_error_of_the_request(memory: Memory, uri: str) -> None:
     async with Client(create_server(memory, BOB)) as client:
         with pytest.raises(MCPError) as refusal:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memory.ports.contract.cells import cells
 from tools import behaviours, catalogue
 from tools.behaviours import Proof, WrongMarker, claims
 
@@ -36,7 +37,7 @@ def test_a_marker_on_a_class_a_parameter_or_a_file_counts_too() -> None:
     assert set(found(source)) == {("B1", ""), ("B2", "TestX"), ("B3", "TestX.test_y")}
 
 
-@pytest.mark.parametrize(
+@cells(
     "wrong",
     [
         '"A999"',
@@ -53,6 +54,7 @@ def test_a_marker_on_a_class_a_parameter_or_a_file_counts_too() -> None:
         "",
         '*["A33"]',
     ],
+    shared=True,
 )
 def test_a_marker_that_names_no_row_is_an_error_that_says_where(wrong: str) -> None:
     with pytest.raises(WrongMarker, match=r"tests/test_x.py:2"):

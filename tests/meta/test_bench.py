@@ -4,13 +4,12 @@ measured.
 
 from __future__ import annotations
 
-import pytest
-
 from bench.measure import Figure, percentile, side_by_side, table
+from memory.ports.contract.cells import cells
 
 
-@pytest.mark.parametrize(
-    ("figure", "met"),
+@cells(
+    "figure, met",
     [
         (Figure("x", 7.9, "ms", 8), True),
         (Figure("x", 8.1, "ms", 8), False),
@@ -22,6 +21,7 @@ from bench.measure import Figure, percentile, side_by_side, table
         (Figure("x", 5.0, "%"), None),
         (Figure("x", None, "ms", 8), None),
     ],
+    shared=True,
 )
 def test_a_target_is_met_only_by_what_was_measured(figure: Figure, met: bool | None) -> None:
     assert figure.met is met

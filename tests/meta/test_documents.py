@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import memory
 from memory.cli.main import app
 from memory.facade.config.settings import MemoryConfig
+from memory.ports.contract.cells import cells
 from tests.support.readme import FIGURES, GUIDE, OPERATIONS, README, blocks, commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,9 +113,10 @@ def test_there_is_a_figure_for_every_target_of_the_benchmark() -> None:
         assert row.rstrip(" |").rpartition("|")[2].strip().startswith(("yes", "**no**", "not measured"))
 
 
-@pytest.mark.parametrize(
+@cells(
     "command",
     [c for page in (README, CONTRIBUTING, OPERATIONS) for c in commands(page) if c.startswith("make ")],
+    shared=True,
 )
 def test_every_make_command_of_a_page_has_a_target(command: str) -> None:
     assert set(command.split()[1:2]) <= targets()
@@ -126,21 +128,23 @@ def test_every_line_of_the_makefile_s_help_names_a_target() -> None:
     assert set(described) <= targets()
 
 
-@pytest.mark.parametrize(
-    "command", [c for page in (README, OPERATIONS) for c in commands(page) if c.startswith("pip ")]
+@cells(
+    "command",
+    [c for page in (README, OPERATIONS) for c in commands(page) if c.startswith("pip ")],
+    shared=True,
 )
 def test_every_install_command_of_a_page_names_an_extra_that_exists(command: str) -> None:
     named = re.findall(r"\[([\w,-]+)\]", command)
     assert {extra for names in named for extra in names.split(",")} <= set(PROJECT["optional-dependencies"])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@cells("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)), shared=True)
 def test_every_file_a_page_links_to_exists(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", prose(page))
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@cells("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)), shared=True)
 def test_every_chapter_that_a_page_links_to_exists(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", prose(page))
     missing = [
@@ -160,7 +164,7 @@ def test_the_index_of_the_guide_lists_every_page() -> None:
     assert set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text())) == {page.name for page in TASKS}
 
 
-@pytest.mark.parametrize("page", TASKS, ids=lambda page: page.stem)
+@cells("page", TASKS, ids=lambda page: page.stem, shared=True)
 def test_a_page_of_the_guide_begins_with_code_is_short_and_says_why(page: Path) -> None:
     lines = page.read_text().rstrip().splitlines()
     assert len(lines) < 150
@@ -168,13 +172,34 @@ def test_a_page_of_the_guide_begins_with_code_is_short_and_says_why(page: Path) 
     assert re.match(r"Why: \[decision \d{3}\]", lines[-1])
 
 
-@pytest.mark.parametrize("page", [page for page in GUIDE if commands(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in (*GUIDE, OPERATIONS) if commands(page)], ids=lambda page: page.stem
+)
 def test_a_command_on_a_page_of_the_guide_has_the_options_it_names(page: Path) -> None:
-    for command in commands(page):
-        program, *words = shlex.split(command)
+    for program, *words in map(shlex.split, commands(page)):
+        if page == OPERATIONS and program != "memory":
+            continue
         assert program == "memory"
         result = CliRunner().invoke(app, [*words, "--help"])
-        assert result.exit_code == 0, (command, result.output)
+        assert result.exit_code == 0, (words, result.output)
+
+
+@pytest.mark.thorough
+def test_the_memory_commands_of_the_readme_work_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process: that the installed program starts is judged in test_wheel.py."""
+    for name in [n for n in os.environ if n.startswith("MEMORY")]:
+        monkeypatch.delenv(name)
+    for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    told = [words for program, *words in map(shlex.split, commands()) if program == "memory"]
+    assert len(told) >= 5
+    for words in told:
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, (words, result.output)
+        assert result.stdout.strip(), words
 
 
 @pytest.mark.parametrize("page", [page for page in GUIDE if blocks("toml", page)], ids=lambda page: page.stem)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from memory.ports.contract.cells import cells
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "architecture.md"
@@ -67,7 +67,7 @@ def test_only_what_a_package_lists_is_imported_from_outside_of_it() -> None:
     assert unused == set(), "listed, and imported by nobody outside"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@cells("package", PACKAGES, shared=True)
 def test_every_package_says_what_it_is_for(package: str) -> None:
     said = ast.get_docstring(ast.parse(package_file(package).read_text())) or ""
     assert said.count(".") >= 1

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from memory.ports.contract.cells import cells
+
 RETIRED = {
     "shelf": "table",
     "grave": "tombstone",
@@ -132,7 +134,7 @@ def test_functions_are_named_by_verbs_or_by_what_they_return() -> None:
     assert set(VERBS) <= names, "a name that no function has needs no exception"
 
 
-@pytest.mark.parametrize("name", ["judged", "_said", "told", "kept", "is_judged", "judge", "read", "_put"])
+@cells("name", ["judged", "_said", "told", "kept", "is_judged", "judge", "read", "_put"], shared=True)
 def test_the_test_finds_participles(name: str) -> None:
     expected = [name] if name in ("judged", "_said", "told", "kept") else []
     assert list(bare_participles(f"class A:\n    async def {name}(self): ...\n")) == expected

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from memory.ports.contract.cells import cells
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT = 400
 """How often tests may use a private name of the library. Lower it whenever you can."""
@@ -49,8 +51,8 @@ def test_tests_use_no_more_private_names_than_before() -> None:
     assert sum(found.values()) <= LIMIT, f"use engine_of and access_of, or make the name public: {most}"
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
+@cells(
+    "source, expected",
     [
         ("memory._engine.open()", ["_engine"]),
         ("store._other", []),
@@ -58,6 +60,7 @@ def test_tests_use_no_more_private_names_than_before() -> None:
         ("super()._engine", []),
         ("class A:\n    def f(self): self._engine = 1\nA()._engine", []),
     ],
+    shared=True,
 )
 def test_the_test_finds_them(source: str, expected: list[str]) -> None:
     assert list(uses(ast.parse(source), {"_engine"})) == expected

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from memory.ports.contract.cells import cells
+
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
 
@@ -55,8 +57,8 @@ def test_no_file_holds(what: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
-    ("what", "line"),
+@cells(
+    "what, line",
     [
         ("the address of a package registry", "--index-url https://" + "pypi" + ".org/simple"),
         ("the address of a package registry", "https://files." + "pythonhosted" + ".org/packages/x.whl"),
@@ -66,6 +68,7 @@ def test_no_file_holds(what: str) -> None:
         ("a path of one machine", '"/' + 'root/.cache"'),
         ("a path of one machine", "file:/home/ada/project"),
     ],
+    shared=True,
 )
 def test_the_patterns_find_what_they_are_for(what: str, line: str) -> None:
     assert FORBIDDEN[what].search(line)

@@ -5,7 +5,6 @@ near.
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import zipfile
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.depth import beyond
-from tests.support.readme import GUIDE, OPERATIONS, README, blocks, commands
+from tests.support.readme import GUIDE, OPERATIONS, README, blocks
 from tools import wheel as wheels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,25 +149,6 @@ def test_a_snippet_of_a_page_runs(ran: dict[tuple[str, int], Path], page: str, n
     folder = ran[page, number]
     assert (folder / "ended").read_text() == "0", (folder / "stderr").read_text()
     assert (folder / "stdout").read_text().strip(), "it printed nothing: did it find what it wrote?"
-
-
-@pytest.mark.thorough
-def test_the_memory_commands_of_the_readme_work_in_order(programs: Path, elsewhere: Path) -> None:
-    run_so_far = 0
-    for command in (shlex.split(c) for c in commands() if c.startswith("memory ")):
-        result = run(programs, elsewhere, *command)
-        assert result.returncode == 0, (command, result.stdout, result.stderr)
-        assert result.stdout.strip()
-        run_so_far += 1
-    assert run_so_far >= 5
-
-
-@pytest.mark.parametrize("command", [c for c in commands(OPERATIONS) if c.startswith("memory ")])
-def test_a_command_of_the_operations_page_has_the_options_it_names(
-    programs: Path, elsewhere: Path, command: str
-) -> None:
-    result = run(programs, elsewhere, *shlex.split(command), "--help")
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("command", [("memory", "--help"), ("python", "-m", "memory_tiers", "--help")])

@@ -116,11 +116,15 @@ def _fresh(folder: Path, seed: int) -> Path:
     return made
 
 
+SOON = 2
+"""A seed whose operations show the fault after some twenty of them, not after 200."""
+
+
 @pytest.mark.thorough
 def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_path: Path) -> None:
     topology = TOPOLOGIES["in-memory"]
     with applied("a history leaves out the first version"):
-        failed = run_model(topology, tmp_path, 4, 500)
+        failed = run_model(topology, tmp_path, SOON, 50)
         assert failed is not None
         assert isinstance(failed.error, Wrong)
         small = shrink(topology, failed.operations, failed.error.label)

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from memory import DocumentInfo, QuotaExceeded
+from memory.ports.contract.cells import cells
 from memory.server.problems import problem_response
 from tests.server.api import Api
 from tests.server.support import Client
@@ -77,9 +78,7 @@ async def test_bytes_come_back_as_base64_and_raw(ada: Client) -> None:
     await ada.call("GET", item("none", path="raw"), 404)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "field"),
-    [
+@cells("method, path, body, field", [
         ("PUT", item(), {}, "value"),
         ("PUT", item(), {"value": 1, "value_base64": "AA=="}, "value"),
         ("PUT", item(), {"value_base64": "?"}, "value_base64"),
@@ -100,8 +99,7 @@ async def test_bytes_come_back_as_base64_and_raw(ada: Client) -> None:
          {"changes": [{"op": "delete", "scope": "user:ada", "key": "a", "value": 1}]}, "changes[0].value"),
         ("POST", "/v1/documents/put", {"puts": [None]}, "puts[0]"),
         ("POST", "/v1/documents/put", [], "body"),
-    ],
-)  # fmt: skip
+    ], shared=True)  # fmt: skip
 async def test_bad_input_is_refused_by_field(
     ada: Client, method: str, path: str, body: Any, field: str
 ) -> None:

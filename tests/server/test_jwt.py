@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from memory import Memory
 from memory.domain.errors import ConfigError
 from memory.facade.config.identity import JwtSettings
+from memory.ports.contract.cells import cells
 from memory.server.callers import Unauthenticated
 from memory.server.identity import RESERVED_TENANT, TokenVerifier
 from memory.server.identity.jwt import LEAST_BETWEEN, check_jwt_settings
@@ -152,7 +153,7 @@ WEAK: dict[str, Callable[[], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WEAK)
+@cells("name", WEAK, shared=True)
 async def test_a_weak_token_is_refused_without_a_reason(name: str) -> None:
     with pytest.raises(Unauthenticated) as refused:
         await verifier().verify(WEAK[name]())

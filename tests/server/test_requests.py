@@ -18,6 +18,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.facade.config.server import ServerSettings
 from memory.facade.memory import Memory
+from memory.ports.contract.cells import cells
 from memory.server.app import create_app
 from memory.server.callers import Caller, DevAuthenticator, Role, Unauthenticated
 from memory.server.identity.key_text import new_key_id, new_key_text
@@ -105,7 +106,7 @@ WRONG: list[tuple[str, str, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body", "field", "problem"), WRONG, ids=range(len(WRONG)))
+@cells("method, path, body, field, problem", WRONG, ids=list(map(str, range(len(WRONG)))), shared=True)
 async def test_a_wrong_value_is_answered_with_its_field_and_what_is_accepted(
     client: Client, method: str, path: str, body: dict[str, Any], field: str, problem: str
 ) -> None:

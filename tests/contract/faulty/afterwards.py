@@ -26,7 +26,7 @@ from memory.ports.writes import (
     Status,
     Write,
 )
-from tests.contract.faulty.registry import PerWrite, faulty_adapter, hit_of
+from tests.contract.faulty.registry import HonestAtLength, PerWrite, faulty_adapter, hit_of
 from tests.contract.harnesses import InMemoryServer
 
 
@@ -77,7 +77,7 @@ class DropsStepsThatAreAlike(PerWrite):
         return super().lie(write)
 
 
-@faulty_adapter("test_answers_over_ten_thousand_records_are_whole")
+@faulty_adapter("test_answers_over_ten_thousand_records_are_whole", HonestAtLength)
 class CountsWithinItsFirstPage(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         counted = await super()._count(query)

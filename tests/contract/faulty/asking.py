@@ -41,7 +41,7 @@ from memory.ports.query_evaluation import lets_through
 from memory.ports.record import Key, Mark, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Outcome, Purge, Status, Write
-from tests.contract.faulty.registry import PerWrite, faulty_adapter, hit_of
+from tests.contract.faulty.registry import HonestAtLength, PerWrite, faulty_adapter, hit_of
 from tests.contract.harnesses import InMemory, InMemoryServer
 
 MOST = 10_000
@@ -49,10 +49,9 @@ MOST = 10_000
 # -- volumes ---------------------------------------------------------------------------
 
 MANY = "test_answers_over_ten_thousand_records_are_whole"
-MANY_GRAVES = MANY
 
 
-@faulty_adapter(MANY)
+@faulty_adapter(MANY, HonestAtLength)
 class StopsQueriesAtTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
@@ -65,21 +64,21 @@ class CapsPagesAtAThousand(InMemoryStore):
         return await super()._query(replace(query, limit=min(query.limit, 1_000)))
 
 
-@faulty_adapter(MANY)
+@faulty_adapter(MANY, HonestAtLength)
 class StopsCountsAtTenThousand(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         counted = await super()._count(query)
         return replace(counted, records=min(counted.records, MOST))
 
 
-@faulty_adapter(MANY)
+@faulty_adapter(MANY, HonestAtLength)
 class GetsTenThousandAtMost(InMemoryStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         found = await super()._get(collection, keys)
         return found[:MOST] + [None] * max(0, len(found) - MOST)
 
 
-@faulty_adapter(MANY)
+@faulty_adapter(MANY, HonestAtLength)
 class MixesUpLargeGets(InMemoryStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         found = await super()._get(collection, keys)
@@ -98,7 +97,7 @@ class FindsAThousandByMeaningAtMost(InMemoryStore):
         return (await super()._search(search))[: 1_000 if isinstance(search.by, Near) else None]
 
 
-@faulty_adapter(MANY)
+@faulty_adapter(MANY, HonestAtLength)
 class FiltersTheFirstTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if query.filter is None:
@@ -113,7 +112,7 @@ class FiltersTheFirstTenThousand(InMemoryStore):
         )
 
 
-@faulty_adapter(MANY)
+@faulty_adapter(MANY, HonestAtLength)
 class OrdersWithinTenThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
@@ -124,7 +123,7 @@ class OrdersWithinTenThousand(InMemoryStore):
         return page
 
 
-@faulty_adapter(MANY)
+@faulty_adapter(MANY, HonestAtLength)
 class ListsTenThousandEverywhere(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
@@ -135,7 +134,7 @@ class ListsTenThousandEverywhere(InMemoryStore):
         )
 
 
-@faulty_adapter(MANY_GRAVES)
+@faulty_adapter(MANY, HonestAtLength)
 class ErasesTenThousandAtMost(InMemoryStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
@@ -145,7 +144,7 @@ class ErasesTenThousandAtMost(InMemoryStore):
         return await super()._delete_matching(replace(query, filter=some), version, discard_at, carry)
 
 
-@faulty_adapter(MANY_GRAVES)
+@faulty_adapter(MANY, HonestAtLength)
 class ListsTenThousandTombstones(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
@@ -156,7 +155,7 @@ class ListsTenThousandTombstones(InMemoryStore):
         )
 
 
-@faulty_adapter(MANY_GRAVES)
+@faulty_adapter(MANY, HonestAtLength)
 class CountsErasedInPortions(InMemoryStore):
     """Its last portion is the count it returns."""
 

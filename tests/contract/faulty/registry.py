@@ -20,6 +20,7 @@ from memory.adapters.in_memory.writing import carry_out
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.contract.depth import FULL, Depth
 from memory.ports.contract.harness import Harness
 from memory.ports.heads import head_of
 from memory.ports.query import (
@@ -79,6 +80,22 @@ class Honest(InMemory):
     """Not faulty: goes along so that a contract which fails everyone is noticed."""
 
     name = "Honest"
+
+
+class HonestAtLength(InMemory):
+    """It draws in full, also where the run draws little: the base of adapters that are
+    faulty beyond so many records only.
+    """
+
+    name = "HonestAtLength"
+
+    @property
+    def depth(self) -> Depth:
+        return FULL
+
+    @depth.setter
+    def depth(self, _given: Depth) -> None:
+        """The run's depth changes nothing."""
 
 
 # -- writes ----------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
-import pytest
 
 from memory.domain.errors import MemoryTiersError
 from memory.ports.base import BaseStore
+from memory.ports.contract.cells import cells
 
 DRIVERS = {
     "qdrant": (
@@ -47,7 +47,7 @@ def _raised(kind: type[Exception]) -> Exception:
     return kind.__new__(kind)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@cells("driver", DRIVERS, shared=True)
 def test_every_exception_of_a_driver_is_translated(driver: str) -> None:
     path, url, modules = DRIVERS[driver]
     module, _, name = path.rpartition(".")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory.ports.adapter import Adapter
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import apply_all, fetch_record, put, record
 from memory.ports.local_paths import LOCAL_SCHEMES, local_path, local_url
@@ -97,7 +98,7 @@ async def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_f
     assert {path: path.stat().st_mtime_ns for path in sorted(there.rglob("*"))} == before
 
 
-@pytest.mark.parametrize("scheme", LOCAL_SCHEMES)
+@cells("scheme", LOCAL_SCHEMES, shared=True)
 def test_what_names_no_path_of_this_machine_is_refused(scheme: str) -> None:
     for url in (
         f"{scheme}:",
@@ -110,7 +111,7 @@ def test_what_names_no_path_of_this_machine_is_refused(scheme: str) -> None:
         assert local_path(url) is None, url
 
 
-@pytest.mark.parametrize("scheme", LOCAL_SCHEMES)
+@cells("scheme", LOCAL_SCHEMES, shared=True)
 def test_the_url_of_a_path_names_that_path(scheme: str) -> None:
     assert local_path(local_url(scheme, "/srv/notes")) == "/srv/notes"
 

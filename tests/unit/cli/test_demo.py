@@ -4,6 +4,7 @@ real embedder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ def demo(memory: CommandLine) -> CommandLine:
     return CommandLine(memory.folder, {"COLUMNS": "200"})
 
 
-@pytest.fixture
-def shown(demo: CommandLine) -> Any:
-    return demo.json("demo")
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What one run says; tests only read it."""
+    with contextlib.chdir(tmp_path_factory.mktemp("demo")):
+        return CommandLine(Path.cwd(), {"COLUMNS": "200"}).json("demo")
 
 
 def test_every_question_finds_its_evidence_among_the_first_five(shown: Any) -> None:
@@ -32,7 +35,6 @@ def test_every_question_finds_its_evidence_among_the_first_five(shown: Any) -> N
         (evidence,) = [hit for hit in answer["hits"] if hit["evidence"]]
         assert evidence["turn"] in answer["expected"]
     assert shown["all_found"] is True
-    assert shown["seconds"] < 20
 
 
 def test_two_questions_share_no_word_with_their_evidence_and_are_found_by_meaning_alone(shown: Any) -> None:

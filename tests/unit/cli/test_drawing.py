@@ -9,14 +9,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from xml.etree import ElementTree
 
-import pytest
-
 from memory import Scope
 from memory.cli.graph_drawing import HEIGHT, ROW, TITLE, WIDTH, cut, draw, places
 from memory.domain.entry import Entry, EntryType
 from memory.domain.relation import Expansion, Node, Relation
 from memory.domain.relation_labels import LABELS
 from memory.orchestrator.entries.graph import MOST_NODES
+from memory.ports.contract.cells import cells
 
 BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -135,7 +134,7 @@ def test_what_links_two_entries_of_a_column_goes_round_it_within_the_picture() -
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cells("seed", range(20), shared=True)
 def test_no_two_boxes_meet_at_fifty_entries_and_all_lie_within_the_picture(seed: int) -> None:
     r = random.Random(seed)  # noqa: S311
     near = r.randint(1, 49)
@@ -171,7 +170,7 @@ def test_fifty_entries_beside_one_are_shared_by_both_sides() -> None:
     assert abs(columns.count(-1) - columns.count(1)) <= 1
 
 
-@pytest.mark.parametrize(
+@cells(
     "title",
     [
         "</text><script>alert(1)</script>",
@@ -181,6 +180,7 @@ def test_fifty_entries_beside_one_are_shared_by_both_sides() -> None:
         "عدا تعيش في برلين",
         "é" * 3,
     ],
+    shared=True,
 )
 def test_whatever_an_entry_is_called_it_is_text(title: str) -> None:
     found = hub("seed", title)

@@ -13,6 +13,7 @@ from memory import BlockingMemory
 from memory.orchestrator.retrieval.search import SearchResult
 from memory.policies.entry_query import EntryQuery
 from memory.policies.ranking.preferences import Preferences
+from memory.ports.contract.cells import cells
 from tests.unit.cli.conftest import CommandLine
 
 
@@ -205,8 +206,8 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
     assert result.stderr == "nothing found in user:bob\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
+@cells(
+    "words, message",
     [
         (
             ("search", "x", "-s", "nobody"),
@@ -276,6 +277,7 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
             "error: --yes: is needed with --json or without a terminal, to delete everything of user:ada",
         ),
     ],
+    shared=True,
 )
 def test_wrong_input_is_one_line_on_standard_error_and_exit_code_2(
     memory: CommandLine, words: tuple[str, ...], message: str

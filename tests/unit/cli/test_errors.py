@@ -18,6 +18,7 @@ from memory.cli.exit_codes import classify_error
 from memory.cli.main import GUESSES, app, main
 from memory.domain import errors
 from memory.domain.legal_hold import LegalHold
+from memory.ports.contract.cells import cells
 from tests.unit.cli.conftest import CommandLine
 
 HOLD = LegalHold("case-17", "user", "ada", "a lawsuit", None, datetime(2026, 3, 1, tzinfo=UTC))
@@ -66,7 +67,7 @@ def ended(error: BaseException, cli: Cli) -> int:
     return run(cli, work)
 
 
-@pytest.mark.parametrize(("error", "code", "name"), JUDGED, ids=lambda value: type(value).__name__)
+@cells("error, code, name", JUDGED, ids=lambda case: type(case[0]).__name__, shared=True)
 def test_every_error_has_its_exit_code_its_name_and_one_line(
     error: Exception, code: int, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

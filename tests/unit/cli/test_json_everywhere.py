@@ -11,6 +11,7 @@ import pytest
 from typer.main import get_command
 
 from memory.cli.main import app, main
+from memory.ports.contract.cells import cells
 from tests.unit.cli.conftest import CommandLine
 
 COMMANDS: Any = get_command(app)
@@ -47,7 +48,7 @@ def _end(
     return int(ended.value.code or 0), json.loads(out), err
 
 
-@pytest.mark.parametrize("path", _paths(COMMANDS), ids=" ".join)
+@cells("path", _paths(COMMANDS), ids=" ".join, shared=True)
 def test_every_command_ends_in_json_where_it_is_wrong(
     path: tuple[str, ...],
     memory: CommandLine,

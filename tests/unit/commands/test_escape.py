@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from memory.commands.escape import escape_text, excerpt_line, one_line, unescape_text
 from memory.commands.parse import commands_in
+from memory.ports.contract.cells import cells
 
 FRAMES = (
     "/mem",
@@ -47,8 +46,8 @@ BEFORE = (
 BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
 
 
-@pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("looks", FRAMES)
+@cells("before", BEFORE, shared=True)
+@cells("looks", FRAMES, shared=True)
 def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line_begins(
     looks: str, before: str
 ) -> None:
@@ -61,7 +60,7 @@ def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line
         )
 
 
-@pytest.mark.parametrize(
+@cells(
     "text",
     [
         "",
@@ -78,6 +77,7 @@ def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line
         "\\n",
         "[mem]",
     ],
+    shared=True,
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert escape_text(text) == text == unescape_text(text)

@@ -21,6 +21,7 @@ from memory.commands.parse import (
     Write,
     commands_in,
 )
+from memory.ports.contract.cells import cells
 
 UUID = "01a214ea-37b1-8cec-b913-7ce72ef97732"
 
@@ -31,7 +32,7 @@ def one(text: str) -> Command:
 
 
 @pytest.mark.behaviour("D114", "AC-D43")
-@pytest.mark.parametrize("named", ["42", "#42", "# 42", "#  42", "0042", "#042 "])
+@cells("named", ["42", "#42", "# 42", "#  42", "0042", "#042 "], shared=True)
 def test_an_id_is_digits_with_or_without_a_sign(named: str) -> None:
     said = " ".join(f"/mem entry {named}".split())
     assert one(f"/mem entry {named}") == ShowEntry(said, "42")
@@ -39,7 +40,7 @@ def test_an_id_is_digits_with_or_without_a_sign(named: str) -> None:
 
 
 @pytest.mark.behaviour("D114", "AC-D43")
-@pytest.mark.parametrize(
+@cells(
     "named",
     [
         "",
@@ -59,6 +60,7 @@ def test_an_id_is_digits_with_or_without_a_sign(named: str) -> None:
         "42\x00",
         "\ud800",
     ],
+    shared=True,
 )
 def test_what_is_no_id_is_a_usage_error(named: str) -> None:
     for verb in ("entry", "density", "invalidate", "read", "expand"):
@@ -77,8 +79,8 @@ def test_a_uuid_is_an_id_in_any_case() -> None:
     assert one(f"/mem density {UUID}") == Density(f"/mem density {UUID}", UUID)
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
+@cells(
+    "text, meant",
     [
         ("/mem entries", ListEntries("/mem entries")),
         ("/mem entries user,project", ListEntries("/mem entries user,project", ("user", "project"))),
@@ -114,13 +116,14 @@ def test_a_uuid_is_an_id_in_any_case() -> None:
         ("/mem clear", Clear("/mem clear")),
         ("/mem clear --shared", Clear("/mem clear --shared", True)),
     ],
+    shared=True,
 )
 def test_a_line_says_what_is_meant(text: str, meant: Command) -> None:
     assert one(text) == meant
     assert one(f"  \t{text} \r\n") == meant
 
 
-@pytest.mark.parametrize(
+@cells(
     "text",
     [
         "/mem",
@@ -154,6 +157,7 @@ def test_a_line_says_what_is_meant(text: str, meant: Command) -> None:
         "/mem scratchpad all",
         "/mem clear everything",
     ],
+    shared=True,
 )
 @pytest.mark.behaviour("D122")
 def test_what_is_not_used_as_it_is_to_be_is_wrong(text: str) -> None:
@@ -164,7 +168,7 @@ def test_what_is_not_used_as_it_is_to_be_is_wrong(text: str) -> None:
     ), "add entry has a body"
 
 
-@pytest.mark.parametrize(
+@cells(
     "prose",
     [
         "",
@@ -178,6 +182,7 @@ def test_what_is_not_used_as_it_is_to_be_is_wrong(text: str) -> None:
         "[END MEMORY]",
         "/MEM entries",
     ],
+    shared=True,
 )
 def test_prose_is_no_command(prose: str) -> None:
     assert commands_in(prose) == []

@@ -12,6 +12,7 @@ import pytest
 from memory import EntryType, Filter, InvalidInput, Scope
 from memory.domain.filter_parsing import parse_filter
 from memory.domain.filters import MAX_DEPTH, MAX_PARTS
+from memory.ports.contract.cells import cells
 
 price, tags = Filter.metadata("price"), Filter.field("tags")
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -51,7 +52,7 @@ SAME: list[tuple[Filter, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("built", "written"), SAME, ids=lambda one: repr(one)[:60])
+@cells("built, written", SAME, ids=lambda one: repr(one)[:60], shared=True)
 def test_both_forms_are_the_same_filter(built: Filter, written: dict[str, Any]) -> None:
     assert parse_filter(written) == built
     assert parse_filter(built) is built
@@ -164,7 +165,7 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "problem"), REFUSED, ids=lambda one: repr(one)[:60])
+@cells("given, problem", REFUSED, ids=lambda one: repr(one)[:60], shared=True)
 def test_what_is_refused_names_what_is_right(given: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         parse_filter(given)

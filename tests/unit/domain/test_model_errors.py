@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memory.domain.errors import InvalidInput, WrongArguments
 from memory.domain.model_errors import explain_error, explain_errors, in_json_words, show_value
+from memory.ports.contract.cells import cells
 
 
 class Part(BaseModel):
@@ -67,13 +68,13 @@ def errors_of(given: Any) -> list[Any]:
     return list(refused.value.errors(include_url=False))
 
 
-@pytest.mark.parametrize(("given", "told"), CASES, ids=lambda one: str(one)[:40])
+@cells("given, told", CASES, ids=lambda one: str(one)[:40], shared=True)
 def test_each_field_has_one_problem_in_our_words(given: dict[str, Any], told: list[tuple[str, str]]) -> None:
     problems = explain_errors(errors_of(given), given, show=show_value)
     assert [(one.field, one.message) for one in problems] == told
 
 
-@pytest.mark.parametrize("given", [given for given, _ in CASES], ids=lambda one: str(one)[:40])
+@cells("given", [given for given, _ in CASES], ids=lambda one: str(one)[:40], shared=True)
 def test_values_are_shown_only_if_the_caller_asks_for_them(given: dict[str, Any]) -> None:
     messages = [one.message for one in explain_errors(errors_of(given), given)]
     assert not any(", not " in one for one in messages)
@@ -85,8 +86,8 @@ def test_a_body_that_is_no_object_and_a_table_are_named_so() -> None:
     assert explain_error(errors_of({"extra": 1})[0], an_object="a table") == "must be a table"
 
 
-@pytest.mark.parametrize(
-    ("problem", "told"),
+@cells(
+    "problem, told",
     [
         ("must be text, not NoneType", "must be text, not null"),
         ("must be a dict, a dataclass or a pydantic model, not list", "must be an object, not a list"),
@@ -95,6 +96,7 @@ def test_a_body_that_is_no_object_and_a_table_are_named_so() -> None:
         ("is 'a=b', not a moment", "is 'a=b', not a moment"),
         ("must not be a string", "must not be a string"),
     ],
+    shared=True,
 )
 def test_errors_for_callers_of_other_languages_have_no_words_of_python(problem: str, told: str) -> None:
     shown = in_json_words(InvalidInput("field", problem))

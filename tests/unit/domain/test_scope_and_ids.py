@@ -15,6 +15,7 @@ from memory.domain import ids
 from memory.domain.entry import Entry, EntryDraft, check_patch
 from memory.domain.errors import Conflict, EmbedderMismatch, InvalidInput, InvalidScopePromotion, Unsupported
 from memory.domain.scope import Scope, ScopeKind, Subtree, ancestors_of, check_promotion
+from memory.ports.contract.cells import cells
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=40)
 SCOPES = st.one_of(
@@ -39,7 +40,7 @@ def test_no_two_scopes_have_one_text(one: Scope, two: Scope) -> None:
     assert (one == two) == (one.text == two.text)
 
 
-@pytest.mark.parametrize(
+@cells(
     "text",
     [
         "",
@@ -62,6 +63,7 @@ def test_no_two_scopes_have_one_text(one: Scope, two: Scope) -> None:
         f"path:{'a/' * 17}",
         f"path:{('a' * 128 + '/') * 8}",
     ],
+    shared=True,
 )
 def test_text_that_names_no_scope_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
@@ -84,13 +86,13 @@ def test_a_subtree_contains_exactly_the_paths_that_begin_with_its_labels(
     assert (path.text in (*ancestors_of(subtree.prefix), subtree.prefix)) == (root[: len(labels)] == labels)
 
 
-@pytest.mark.parametrize("text", ["path:**", "path:a/", "path:a/*", "user:a/**", "path:a//**", "**"])
+@cells("text", ["path:**", "path:a/", "path:a/*", "user:a/**", "path:a//**", "**"], shared=True)
 def test_text_that_names_no_subtree_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         Subtree.parse(text)
 
 
-@pytest.mark.parametrize("kind", list(ScopeKind))
+@cells("kind", list(ScopeKind), shared=True)
 def test_nothing_is_promoted_into_a_session_or_into_its_own_kind(kind: ScopeKind) -> None:
     scopes = {
         kind: Scope.path("x")
@@ -138,8 +140,10 @@ def test_ids_made_later_sort_later() -> None:
     assert made == sorted(made)
 
 
-@pytest.mark.parametrize(
-    "text", [None, 5, "", "x", "00000000-0000-4000-8000-000000000000", "00000000-0000-8000-8000-00000000000G"]
+@cells(
+    "text",
+    [None, 5, "", "x", "00000000-0000-4000-8000-000000000000", "00000000-0000-8000-8000-00000000000G"],
+    shared=True,
 )
 def test_what_could_not_be_ours_is_no_id(text: object) -> None:
     assert not ids.is_id(text)

@@ -16,6 +16,7 @@ from memory.domain.entry import check_content
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.time import EPOCH, micros, moment
+from memory.ports.contract.cells import cells
 
 JSON = st.recursive(
     st.none()
@@ -97,7 +98,7 @@ def test_numbers_above_ten_to_the_twelfth_are_milliseconds(number: float, is_mom
     assert validation.time("when", number) == is_moment
 
 
-@pytest.mark.parametrize("number", [3600, 0, -0.0, 0.5, 10**8 - 1, 7 * 86_400.0])
+@cells("number", [3600, 0, -0.0, 0.5, 10**8 - 1, 7 * 86_400.0], shared=True)
 def test_a_number_that_was_meant_as_a_length_of_time_is_refused_with_what_to_write(number: float) -> None:
     with pytest.raises(
         InvalidInput, match=r"since 1970.*before 1973; for that long from now write timedelta\(seconds="
@@ -116,8 +117,10 @@ def test_a_length_of_time_is_taken_as_it_is(length: timedelta) -> None:
     assert validation.length(length) == length
 
 
-@pytest.mark.parametrize(
-    "length", [timedelta(0), timedelta(seconds=-1), timedelta(days=366_001), timedelta.max, timedelta.min]
+@cells(
+    "length",
+    [timedelta(0), timedelta(seconds=-1), timedelta(days=366_001), timedelta.max, timedelta.min],
+    shared=True,
 )
 def test_no_length_and_a_thousand_years_are_refused(length: timedelta) -> None:
     with pytest.raises(InvalidInput, match="expires_at"):
@@ -217,18 +220,22 @@ def test_a_limit_within_its_range_is_taken(value: int | None, default: int, limi
     assert validation.whole_limit(value, default=default) == limit
 
 
-@pytest.mark.parametrize(
+@cells(
     "value",
     [0, -1, 1001, 10**5000, True, 2.0, "2", float("nan")],
     ids=["0", "-1", "1001", "huge", "true", "2.0", "text", "nan"],
+    shared=True,
 )
 def test_any_other_limit_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match="limit"):
         validation.whole_limit(value, default=20)
 
 
-@pytest.mark.parametrize(
-    "value", [10**5000, object(), [], "other", "x" * 1000], ids=["huge", "object", "list", "other", "long"]
+@cells(
+    "value",
+    [10**5000, object(), [], "other", "x" * 1000],
+    ids=["huge", "object", "list", "other", "long"],
+    shared=True,
 )
 def test_what_is_none_of_the_choices_is_refused_with_the_choices(value: object) -> None:
     with pytest.raises(InvalidInput, match="choose from a, b") as caught:
@@ -236,7 +243,7 @@ def test_what_is_none_of_the_choices_is_refused_with_the_choices(value: object) 
     assert len(str(caught.value)) < 120
 
 
-@pytest.mark.parametrize("value", ["text", b"bytes", {"a": 1}, 5, None], ids=repr)
+@cells("value", ["text", b"bytes", {"a": 1}, 5, None], ids=repr, shared=True)
 def test_one_thing_is_not_several(value: object) -> None:
     with pytest.raises(InvalidInput, match="must be a list"):
         validation.sequence("things", value)

@@ -15,6 +15,7 @@ from memory.domain.time import parse_duration, show_duration
 from memory.facade.config.settings import MemoryConfig, default_url
 from memory.facade.config.values import mask_url
 from memory.policies.promotion import DEFAULT_RULES
+from memory.ports.contract.cells import cells
 
 SECRETS = [
     ("redis://app:hunter2@cache:6379/0", "redis://app:***@cache:6379/0"),
@@ -37,7 +38,7 @@ def test_without_anything_all_tiers_share_one_sqlite_file_in_the_users_data_fold
     assert MemoryConfig().promotion == DEFAULT_RULES
 
 
-@pytest.mark.parametrize(("url", "shown"), SECRETS)
+@cells("url, shown", SECRETS, shared=True)
 def test_secrets_appear_in_no_repr_and_no_listing(url: str, shown: str) -> None:
     assert mask_url(url) == shown
     by_name = MemoryConfig(
@@ -69,8 +70,8 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         assert mask_url(url) == url
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
+@cells(
+    "settings, message",
     [
         ({"tires": {}}, "there is no setting 'tires' at the top; did you mean 'tiers'?"),
         ({"tiers": {"shrot": "main"}}, "there is no setting 'shrot' in [tiers]; did you mean 'short'?"),
@@ -195,6 +196,7 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
             "quotas: should be a list of quotas ([[quotas]] in TOML, JSON in the environment: ",
         ),
     ],
+    shared=True,
 )
 def test_what_cannot_be_used_is_refused_by_name(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError) as refused:

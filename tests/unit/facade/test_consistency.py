@@ -20,6 +20,7 @@ from memory.domain.errors import ConfigError, CorruptRecord, InvalidInput, Store
 from memory.facade.runtime.access import engine_of
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.collections import ENTRIES
+from memory.ports.contract.cells import cells
 from memory.ports.record import Key
 from tests.support.damaging import damage
 
@@ -221,8 +222,8 @@ async def test_telemetry_tells_what_is_in_quarantine_behind_a_round_that_reached
         assert {point.value for point in points(reader, "memory.store.quarantined")} == {0}
 
 
-@pytest.mark.parametrize(
-    ("report", "outcome"),
+@cells(
+    "report, outcome",
     [
         (SweepReport(), "done"),
         (SweepReport(more=True), "more"),
@@ -230,6 +231,7 @@ async def test_telemetry_tells_what_is_in_quarantine_behind_a_round_that_reached
         (SweepReport(ran=False, waiting=("x",)), "waiting"),
         (SweepReport(waiting=("x",), stays=("y",)), "stays"),
     ],
+    shared=True,
 )
 def test_the_outcome_of_a_round_is_the_worst_of_it(report: SweepReport, outcome: str) -> None:
     assert report.outcome == outcome

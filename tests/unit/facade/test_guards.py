@@ -17,6 +17,7 @@ from memory.domain.errors import ConfigError
 from memory.facade.config.settings import MemoryConfig, load
 from memory.facade.runtime.build import build_engine
 from memory.ports.clock import system_clock
+from memory.ports.contract.cells import cells
 
 URL = "memory://"
 
@@ -76,8 +77,8 @@ def test_they_come_from_file_and_environment_and_are_shown_with_their_origin(tmp
     assert config.origins["stores.main.timeout"].endswith("memory.toml:3")
 
 
-@pytest.mark.parametrize(
-    ("settings", "problem"),
+@cells(
+    "settings, problem",
     [
         ({"timeout": "0s"}, r"stores\.main\.timeout: should be longer than zero"),
         ({"timeout": "soon"}, r"stores\.main\.timeout: should be a duration"),
@@ -92,6 +93,7 @@ def test_they_come_from_file_and_environment_and_are_shown_with_their_origin(tmp
         ),
         ({"breaker": "often"}, r"stores\.main\.breaker\.failures"),
     ],
+    shared=True,
 )
 def test_what_cannot_be_is_refused_by_name(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):

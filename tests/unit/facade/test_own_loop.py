@@ -44,6 +44,7 @@ from memory.facade.runtime.own_loop import own_loop_class
 from memory.facade.runtime.proxies import MOST_AHEAD
 from memory.facade.scoped import ScopedMemory
 from memory.ports.base import BaseStore
+from memory.ports.contract.cells import cells
 from memory.sync.wrapper import blocking_class
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
@@ -103,7 +104,7 @@ async def memory() -> AsyncIterator[Memory]:
 # -- types -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", TWINS.values(), ids=lambda kind: str(kind.__name__))
+@cells("kind", TWINS.values(), ids=lambda kind: str(kind.__name__), shared=True)
 def test_its_classes_have_the_names_the_methods_and_the_signatures_of_the_plain_ones(kind: type) -> None:
     proxy = own_loop_class(kind)
     assert issubclass(proxy, kind)

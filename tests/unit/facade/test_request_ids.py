@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import get_type_hints
 
-import pytest
-
 from memory import Memory
 from memory.facade.memory import NOUNS
 from memory.facade.resources.legal_holds import LegalHolds
@@ -16,6 +14,7 @@ from memory.facade.resources.session import Session
 from memory.facade.resources.tasks import Tasks
 from memory.facade.scoped import ScopedMemory
 from memory.facade.write_options import EntryPatch
+from memory.ports.contract.cells import cells
 
 CLASSES = {
     "Memory": Memory,
@@ -79,7 +78,7 @@ def _changing_calls() -> dict[str, inspect.Signature]:
     }
 
 
-@pytest.mark.parametrize("name", _changing_calls())
+@cells("name", _changing_calls(), shared=True)
 def test_a_call_that_changes_something_takes_a_request_id(name: str) -> None:
     options = get_type_hints(_IN_OPTIONS[name]) if name in _IN_OPTIONS else {}
     takes = "request_id" in {*_changing_calls()[name].parameters, *options}

@@ -12,6 +12,7 @@ import pytest
 from memory import Memory, MemoryConfig
 from memory.domain.errors import ConfigError
 from memory.facade.config.settings import load
+from memory.ports.contract.cells import cells
 
 
 def settings(**route: Any) -> dict[str, Any]:
@@ -68,8 +69,8 @@ async def test_a_route_is_explained_sentence_by_sentence() -> None:
     assert any(sentence.startswith("rule 'facts-last' may move it") for sentence in report.because)
 
 
-@pytest.mark.parametrize(
-    ("route", "problem"),
+@cells(
+    "route, problem",
     [
         ({}, "a route needs tenants, scope_kinds or collections"),
         ({"tenants": ["a"], "tiers": []}, "routes.1.tiers"),
@@ -79,6 +80,7 @@ async def test_a_route_is_explained_sentence_by_sentence() -> None:
         ({"collections": ["entry"]}, "there is no collection 'entry'; did you mean 'entries'"),
         ({"tenant": ["a"]}, "there is no setting 'tenant'"),
     ],
+    shared=True,
 )
 def test_a_route_that_cannot_be_is_refused_by_name(route: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -31,6 +31,7 @@ from memory import (
     ScopeExceeds,
 )
 from memory.facade.config.settings import MemoryConfig
+from memory.ports.contract.cells import cells
 from tests.acceptance.support import Clock
 from tests.support.readme import RULES, blocks
 
@@ -84,8 +85,8 @@ def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
     assert config.origins["promotion.1"].endswith("memory.toml:2")
 
 
-@pytest.mark.parametrize(
-    ("rule", "message"),
+@cells(
+    "rule, message",
     [
         (
             {"when": {"all": [{"tag": "a"}, {"older_then": "7d"}]}},
@@ -109,6 +110,7 @@ def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
         ({"wen": {}}, "did you mean 'when'?"),
     ],
     ids=str,
+    shared=True,
 )
 def test_a_rule_that_cannot_be_is_refused_by_its_path(rule: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -28,6 +28,7 @@ from memory.facade.transfer.lines import (
     exported_relation,
     read,
 )
+from memory.ports.contract.cells import cells
 
 SESSION = Scope.session("s1")
 
@@ -136,8 +137,8 @@ def test_a_byte_order_mark_is_no_error() -> None:
 GOOD = {"role": "user", "content": "fine"}
 
 
-@pytest.mark.parametrize(
-    ("bad", "problem"),
+@cells(
+    "bad, problem",
     [
         ("{", "not JSON"),
         ('"text"', "holds str where an object"),
@@ -184,6 +185,7 @@ GOOD = {"role": "user", "content": "fine"}
             "format: is not known; this version reads memory-entry/3, memory-entry/2",
         ),
     ],
+    shared=True,
 )
 def test_a_bad_line_is_named_by_its_number_and_its_neighbours_are_read(bad: str, problem: str) -> None:
     found = parse(lines(GOOD) + bad + "\n" + lines(GOOD))
@@ -198,8 +200,8 @@ def test_bytes_that_are_not_utf8_are_a_bad_line() -> None:
         parse(b'[{"role": "user", "content": "x"},\n"\xff"]')
 
 
-@pytest.mark.parametrize(
-    ("data", "line", "problem"),
+@cells(
+    "data, line, problem",
     [
         ('[\n{"role": "user", "content": "a"}\n{"role": "user"}]', 3, "the array is incomplete here"),
         ('[\n{"role": "user", "content": "a"},\n{"role": ', 3, "not JSON"),
@@ -207,6 +209,7 @@ def test_bytes_that_are_not_utf8_are_a_bad_line() -> None:
         ('[{"role": "user", "content": "a"}]\nmore', 2, "there is text after the end"),
         ("[\n" + "[" * 100_000, 2, "nested too deeply"),
     ],
+    shared=True,
 )
 def test_an_array_that_cannot_be_read_on_names_the_line(data: str, line: int, problem: str) -> None:
     with pytest.raises(BadLine) as refused:
@@ -343,8 +346,8 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
     assert [ids.missing_id(item) for item in items] == [None] * 3
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
+@cells(
+    "changes, problem",
     [
         ({"label": "likes"}, "label"),
         ({"created_at": "yesterday"}, "created_at"),
@@ -352,6 +355,7 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
         ({"source_id": None}, "source_id"),
         ({"source_id": "b"}, "target_id: self-loops not allowed"),
     ],
+    shared=True,
 )
 def test_a_bad_relation_is_refused_by_name(changes: dict[str, Any], problem: str) -> None:
     relation = exported_relation(Relation("r", "a", "b", "refines", datetime(2027, 1, 1, tzinfo=UTC)))

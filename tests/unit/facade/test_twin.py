@@ -13,6 +13,7 @@ import pytest
 
 from memory import Memory
 from memory.facade.memory import NOUNS
+from memory.ports.contract.cells import cells
 from memory.sync import blocking as twins
 from memory.sync.blocking import (
     BlockingBufferProvider,
@@ -173,7 +174,7 @@ def test_every_async_class_that_can_be_reached_from_a_public_one_has_a_name_amon
     assert set(NOUNS.values()) <= reached
 
 
-@pytest.mark.parametrize("name", TWINS)
+@cells("name", TWINS, shared=True)
 def test_a_twin_has_every_public_method_and_property_of_its_class(name: str) -> None:
     twin, original = getattr(twins, name), TWINS[name]
     assert issubclass(twin, SyncWrapper)

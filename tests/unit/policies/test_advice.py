@@ -17,6 +17,7 @@ from memory.domain.scope import Scope
 from memory.policies import expansion, rerank
 from memory.policies.advisor_prompts import QUESTION_BYTES, REPLY_CHARS, quote_text, read_reply
 from memory.policies.expansion import Expansion, fuse_rankings, paraphrases
+from memory.ports.contract.cells import cells
 
 THEN = datetime(2026, 3, 1, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -118,7 +119,7 @@ def test_a_question_is_no_part_of_what_the_advisor_is_told_to_do() -> None:
 # -- replies ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reply", ["ERR", " ERR\n", "ERR: 503 at 5", None, 3, b"1", ["a"]], ids=repr)
+@cells("reply", ["ERR", " ERR\n", "ERR: 503 at 5", None, 3, b"1", ["a"]], ids=repr, shared=True)
 @pytest.mark.behaviour("D90", "D96")
 def test_an_error_in_text_and_what_is_no_text_is_no_reply(reply: object) -> None:
     assert read_reply(reply) is None
@@ -128,8 +129,8 @@ def test_of_an_endless_reply_the_beginning_is_read() -> None:
     assert read_reply("ERROR codes of x" * REPLY_CHARS) == ("ERROR codes of x" * REPLY_CHARS)[:REPLY_CHARS]
 
 
-@pytest.mark.parametrize(
-    ("reply", "queries"),
+@cells(
+    "reply, queries",
     [
         ("1. first\n- second\n\nab\nWhere is Ada?\nthird", ["first", "second"]),
         ("* a one\n• b two", ["a one", "b two"]),
@@ -154,6 +155,7 @@ def test_of_an_endless_reply_the_beginning_is_read() -> None:
         "nothing",
         "empty",
     ],
+    shared=True,
 )
 @pytest.mark.behaviour("D89")
 def test_paraphrases_are_lines_without_marks_that_say_something_new(reply: str, queries: list[str]) -> None:
@@ -188,8 +190,8 @@ def test_an_agent_is_told_what_else_was_searched_for_or_why_nothing_was() -> Non
     }
 
 
-@pytest.mark.parametrize(
-    ("reply", "places"),
+@cells(
+    "reply, places",
     [
         ("3, 1", [2, 0]),
         ("id=2 then [id=3]; 2 again", [1, 2]),
@@ -200,6 +202,7 @@ def test_an_agent_is_told_what_else_was_searched_for_or_why_nothing_was() -> Non
         ("", []),
     ],
     ids=["in order", "each once", "none shown", "long", "words", "other digits", "empty"],
+    shared=True,
 )
 @pytest.mark.behaviour("D95")
 def test_a_reply_picks_the_numbers_that_were_shown(reply: str, places: list[int]) -> None:
@@ -227,8 +230,10 @@ def test_scores_that_are_no_order_are_refused(scores: list[float]) -> None:
         rerank.by_scores(scores, 2)
 
 
-@pytest.mark.parametrize(
-    ("limit", "searched"), [(1, 25), (24, 25), (25, 25), (26, 26), (50, 50), (51, 51), (1_000, 1_000)]
+@cells(
+    "limit, searched",
+    [(1, 25), (24, 25), (25, 25), (26, 26), (50, 50), (51, 51), (1_000, 1_000)],
+    shared=True,
 )
 @pytest.mark.behaviour("D94")
 def test_a_search_that_is_reranked_is_widened_to_25(limit: int, searched: int) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from memory.domain.message import Message
 from memory.policies.message_alignment import align_messages, begins_at, behind, merge_messages
+from memory.ports.contract.cells import cells
 from tests.unit.policies.talk import said
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)
@@ -26,8 +27,8 @@ def named(words: str) -> list[Message]:
 
 
 @pytest.mark.behaviour("C22", "C33")
-@pytest.mark.parametrize(
-    ("written", "known", "found"),
+@cells(
+    "written, known, found",
     [
         ("a b c", "a b", [0, 1, None]),
         ("b c", "a b", [1, None]),
@@ -38,6 +39,7 @@ def named(words: str) -> list[Message]:
         ("a c", "a b c", [0, 2]),
         ("x a b", "a b", [None, None, None]),
     ],
+    shared=True,
 )
 def test_without_ids_a_message_is_known_by_what_it_says_and_where(
     written: str, known: str, found: list[int | None]

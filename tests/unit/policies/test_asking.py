@@ -10,10 +10,11 @@ from memory.policies import text_features
 from memory.policies.cues import expected_marks, intents
 from memory.policies.question import MOST_STEMS, mentioned_speakers, read
 from memory.policies.text_features import marks_of
+from memory.ports.contract.cells import cells
 
 
-@pytest.mark.parametrize(
-    ("question", "embedded"),
+@cells(
+    "question, embedded",
     [
         ("When did Caroline go to the support group?", "When did go to the support group?"),
         ("What is Caroline's identity?", "What is identity?"),
@@ -25,6 +26,7 @@ from memory.policies.text_features import marks_of
         ("Ada", "Ada"),
         ("x Ada", "x"),
     ],
+    shared=True,
 )
 def test_capitalised_words_but_the_first_are_taken_for_names_and_not_embedded(
     question: str, embedded: str
@@ -32,7 +34,7 @@ def test_capitalised_words_but_the_first_are_taken_for_names_and_not_embedded(
     assert read(question).embedded == embedded
 
 
-@pytest.mark.parametrize(
+@cells(
     "question",
     [
         "Who is Zoë?",
@@ -41,6 +43,7 @@ def test_capitalised_words_but_the_first_are_taken_for_names_and_not_embedded(
         "Favorite Coffee Drink Recipes",
         "from Porto to Rome",
     ],
+    shared=True,
 )
 def test_a_question_that_would_lose_more_than_it_keeps_is_embedded_whole(question: str) -> None:
     assert read(question).embedded == question
@@ -116,8 +119,8 @@ def test_cues_name_what_an_answer_shows() -> None:
     assert expected_marks("whenever") == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@cells(
+    "text, shown",
     [
         ("", 0),
         ("plain words", 0),
@@ -132,6 +135,7 @@ def test_cues_name_what_an_answer_shows() -> None:
         ("I may go", 0),
         ("since May", text_features.HAS_TIME),
     ],
+    shared=True,
 )
 def test_marks(text: str, shown: int) -> None:
     assert marks_of(text) == shown

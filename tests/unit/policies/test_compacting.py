@@ -27,6 +27,7 @@ from memory.policies.list_compaction import (
 from memory.policies.message_importance import duplicates, importance, similarity
 from memory.policies.tokens import DefaultCounter
 from memory.policies.window import blocks
+from memory.ports.contract.cells import cells
 from tests.support.depth import drawn
 from tests.unit.policies.talk import answer, asks, said, talks
 
@@ -72,8 +73,8 @@ def test_a_list_costs_its_messages_and_two_each() -> None:
 
 
 @pytest.mark.behaviour("A116")
-@pytest.mark.parametrize(
-    ("message", "score"),
+@cells(
+    "message, score",
     [
         (said("a", "a" * 60), 50),
         (said("a", "a" * 49), 40),
@@ -92,6 +93,7 @@ def test_a_list_costs_its_messages_and_two_each() -> None:
         (said("s", "we must? ```" + "a" * 60, is_summary=True), 100),
         (said("u", "ok", metadata={"importance": -500}), 0),
     ],
+    shared=True,
 )
 def test_importance_adds_up_and_stays_between_nothing_and_a_hundred(message: Message, score: float) -> None:
     assert importance(message, 0, 10) == score
@@ -106,8 +108,8 @@ def test_later_messages_matter_more_and_words_of_the_callers_task_count() -> Non
 
 
 @pytest.mark.behaviour("A117")
-@pytest.mark.parametrize(
-    ("one", "other", "alike"),
+@cells(
+    "one, other, alike",
     [
         ("the red boat", "The RED boat", 1),
         ("red boat sails", "red boat sinks", 0.5),
@@ -116,6 +118,7 @@ def test_later_messages_matter_more_and_words_of_the_callers_task_count() -> Non
         ("red boat", "", 0),
         ("red red red boat", "boat red", 1),
     ],
+    shared=True,
 )
 def test_similarity_is_the_share_of_words_of_more_than_two_letters(
     one: str, other: str, alike: float
@@ -200,8 +203,8 @@ def test_the_defaults_are_those_of_the_row() -> None:
     assert CompactionSettings(threshold=0.5).target == 0.5, "a default that nobody gave fits what was given"
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
+@cells(
+    "field, value",
     [
         ("max_tokens", 0),
         ("keep_recent", -1),
@@ -215,6 +218,7 @@ def test_the_defaults_are_those_of_the_row() -> None:
         ("similarity", 0.0),
         ("similarity", 1.1),
     ],
+    shared=True,
 )
 def test_settings_that_cannot_be_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(InvalidInput) as refused:
@@ -345,7 +349,7 @@ def test_a_summariser_may_give_a_message_and_gets_copies() -> None:
 
 
 @pytest.mark.behaviour("A123")
-@pytest.mark.parametrize(("keep_recent", "left"), [(0, 1), (1, 2), (4, 5), (8, 9), (10, 10)])
+@cells("keep_recent, left", [(0, 1), (1, 2), (4, 5), (8, 9), (10, 10)], shared=True)
 def test_the_trim_stops_at_one_more_than_the_recent(keep_recent: int, left: int) -> None:
     messages = different(10)
     found = compact_messages(messages, small(keep_recent=keep_recent, target=0.0, summarise=False), COUNTER)
@@ -392,8 +396,8 @@ def test_a_budget_says_what_is_used_and_what_remains() -> None:
 
 
 @pytest.mark.behaviour("A126")
-@pytest.mark.parametrize(
-    ("count", "shown"),
+@cells(
+    "count, shown",
     [
         (0, "0"),
         (999, "999"),
@@ -403,6 +407,7 @@ def test_a_budget_says_what_is_used_and_what_remains() -> None:
         (999_950, "1.0M"),
         (1_500_000, "1.5M"),
     ],
+    shared=True,
 )
 def test_counts_are_shown_short(count: int, shown: str) -> None:
     assert format_token_count(count) == shown

@@ -39,6 +39,7 @@ from memory.policies.single_conditions import (
     TierIs,
     TypeIs,
 )
+from memory.ports.contract.cells import cells
 from memory.ports.full_scan import scan
 from memory.ports.query import SYSTEM_FIELDS, And, Everywhere, Not, Query
 from memory.ports.record import Key, Record
@@ -296,8 +297,8 @@ def test_conditions_are_combined_in_python_as_in_tables() -> None:
     assert several == OlderThan(timedelta(days=7)) & HasTag("a", "b")
 
 
-@pytest.mark.parametrize(
-    ("condition", "words"),
+@cells(
+    "condition, words",
     [
         (OlderThan(DAY), "older than 1 day"),
         (IdleFor(timedelta(minutes=90)), "unchanged for 90 minutes"),
@@ -314,13 +315,14 @@ def test_conditions_are_combined_in_python_as_in_tables() -> None:
         (~(OlderThan(DAY) & HasTag("a")), "not (older than 1 day and tagged a)"),
     ],
     ids=str,
+    shared=True,
 )
 def test_a_condition_tells_itself_in_words(condition: RuleCondition, words: str) -> None:
     assert condition.describe() == words
 
 
-@pytest.mark.parametrize(
-    ("condition", "judged"),
+@cells(
+    "condition, judged",
     [
         (OlderThan(10 * DAY), (True, "older than 10 days")),
         (OlderThan(11 * DAY), (False, "not older than 11 days")),
@@ -343,6 +345,7 @@ def test_a_condition_tells_itself_in_words(condition: RuleCondition, words: str)
         (OlderThan(99 * DAY) | HasTag("x"), (False, "not older than 99 days and not tagged 'x'")),
     ],
     ids=str,
+    shared=True,
 )
 def test_it_says_why_it_holds_and_why_not(condition: RuleCondition, judged: tuple[bool, str]) -> None:
     assert condition.evaluate(PLAIN, NOW) == judged
@@ -357,8 +360,8 @@ def test_what_was_not_looked_at_lies_beyond_nothing() -> None:
     assert OlderThan(DAY).measures() == frozenset()
 
 
-@pytest.mark.parametrize(
-    ("condition", "tenants"),
+@cells(
+    "condition, tenants",
     [
         (TenantIs("a") & OlderThan(DAY), ["a"]),
         (TenantIs("a", "b") & TenantIs("b"), ["b"]),
@@ -367,6 +370,7 @@ def test_what_was_not_looked_at_lies_beyond_nothing() -> None:
         (~TenantIs("a"), None),
     ],
     ids=str,
+    shared=True,
 )
 def test_it_says_whose_records_alone_it_can_take(condition: RuleCondition, tenants: list[str] | None) -> None:
     assert condition.tenants() == (None if tenants is None else set(tenants))
@@ -375,8 +379,8 @@ def test_it_says_whose_records_alone_it_can_take(condition: RuleCondition, tenan
 # -- refused ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "where", "problem"),
+@cells(
+    "given, where, problem",
     [
         (
             {"all": [{"tag": "a"}, {"older_then": "7d"}]},
@@ -411,7 +415,8 @@ def test_it_says_whose_records_alone_it_can_take(condition: RuleCondition, tenan
         ("older_than", "", "should be a table of conditions"),
         ({"any": [{"tag": "a"}] * (MOST_CONDITIONS + 1)}, "", "holds more than 100 conditions"),
     ],
-    ids=lambda value: value if isinstance(value, str) and value.startswith(".") else "",
+    ids=lambda case: str(case[0])[:60],
+    shared=True,
 )
 def test_what_cannot_be_read_is_refused_by_its_path(given: Any, where: str, problem: str) -> None:
     with pytest.raises(InvalidInput) as refused:

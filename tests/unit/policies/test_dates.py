@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-import pytest
-
 from memory.policies.dates import Period, period_of
+from memory.ports.contract.cells import cells
 
 TODAY = date(2026, 5, 7)  # a Thursday
 
@@ -15,8 +14,8 @@ def _days(first: str, last: str, *, yearly: bool = False) -> Period:
     return Period(date.fromisoformat(first), date.fromisoformat(last), yearly)
 
 
-@pytest.mark.parametrize(
-    ("text", "period"),
+@cells(
+    "text, period",
     [
         ("What did Ada bake on 13 October, 2023?", _days("2023-10-13", "2023-10-13")),
         ("What did Ada bake on October 13, 2023?", _days("2023-10-13", "2023-10-13")),
@@ -35,12 +34,13 @@ def _days(first: str, last: str, *, yearly: bool = False) -> Period:
         ("what did I eat yesterday", _days("2026-05-06", "2026-05-06")),
         ("the week before 3 August, 2023, not last week", _days("2023-08-03", "2023-08-03")),
     ],
+    shared=True,
 )
 def test_days_are_named_by_the_calendar_or_from_today(text: str, period: Period) -> None:
     assert period_of(text, TODAY) == period
 
 
-@pytest.mark.parametrize(
+@cells(
     "text",
     [
         "",
@@ -52,6 +52,7 @@ def test_days_are_named_by_the_calendar_or_from_today(text: str, period: Period)
         "room 2023",
         "version 5.7",
     ],
+    shared=True,
 )
 def test_what_names_no_day_names_none(text: str) -> None:
     assert period_of(text, TODAY) is None

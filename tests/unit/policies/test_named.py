@@ -14,6 +14,7 @@ from memory.policies.promotion import PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import HasTag, TierIs
+from memory.ports.contract.cells import cells
 
 
 def made(kind: Callable[..., Any], **given: Any) -> Any:
@@ -21,8 +22,8 @@ def made(kind: Callable[..., Any], **given: Any) -> Any:
     return kind(**given)
 
 
-@pytest.mark.parametrize(
-    ("make", "field", "problem"),
+@cells(
+    "make, field, problem",
     [
         (
             lambda: made(PromotionRule, name="a", when={"older_than": "x"}),
@@ -85,6 +86,7 @@ def made(kind: Callable[..., Any], **given: Any) -> Any:
         (lambda: Quota(name="a\x1b[2J", entries=1), "quotas.name", "must not hold control characters"),
         (lambda: Quota(name="n" * 201, entries=1), "quotas.name", "length must be 1..200 chars"),
     ],
+    shared=True,
 )
 def test_what_cannot_be_used_is_invalid_input_by_its_field(
     make: Callable[[], Any], field: str, problem: str

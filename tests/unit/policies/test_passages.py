@@ -4,11 +4,11 @@ where there are some, and nothing of it is lost.
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.policies.passage_splitting import PART, parts_of
+from memory.ports.contract.cells import cells
 
 SENTENCE = "The ferry leaves from the third pier at nine and is never late. "
 
@@ -19,7 +19,7 @@ def test_a_short_text_is_one_part_and_white_space_none() -> None:
     assert parts_of("") == parts_of(" \n\t ") == []
 
 
-@pytest.mark.parametrize("end", [". ", "! ", "?\n", "\u3002 ", '." ', "\n"])
+@cells("end", [". ", "! ", "?\n", "\u3002 ", '." ', "\n"], shared=True)
 def test_parts_end_with_a_sentence_where_there_is_one(end: str) -> None:
     text = (SENTENCE.removesuffix(". ") + end) * 40
     parts = parts_of(text)

@@ -21,6 +21,7 @@ from memory.policies.promotion import DEFAULT_RULES, PromotionRule, decide
 from memory.policies.ranking import fuse
 from memory.policies.record_facts import RecordFacts
 from memory.policies.routing import TIERS, is_later_tier
+from memory.ports.contract.cells import cells
 from memory.ports.heads import head_of
 from memory.ports.lexical_scan import rank_by_words
 from memory.ports.query import WORDS
@@ -42,8 +43,8 @@ def rule(**conditions: Any) -> PromotionRule:
     return PromotionRule(name="r", **conditions)
 
 
-@pytest.mark.parametrize(
-    ("conditions", "facts", "because"),
+@cells(
+    "conditions, facts, because",
     [
         ({}, {}, "the rule takes every entry"),
         ({"tags": ("fact", "rule")}, {"tags": ("x", "rule")}, "tagged 'rule'"),
@@ -62,6 +63,7 @@ def rule(**conditions: Any) -> PromotionRule:
         ({"tags": ("fact",), "min_confidence": 0.5}, {"confidence": 0.6}, "confidence 0.6 is at least 0.5"),
     ],
     ids=str,
+    shared=True,
 )
 def test_a_rule_takes_an_entry_when_any_of_its_conditions_holds(
     conditions: dict[str, Any], facts: dict[str, Any], because: str | None
@@ -123,7 +125,7 @@ def test_a_rule_tells_itself_in_words() -> None:
     assert rule().describe() == "on session end, short → mid: every entry"
 
 
-@pytest.mark.parametrize("kind", list(ScopeKind))
+@cells("kind", list(ScopeKind), shared=True)
 def test_entries_of_a_session_start_short_and_all_others_in_the_middle(kind: ScopeKind) -> None:
     entries = KINDS.of(ENTRIES)
     chosen = entries.route(kind)

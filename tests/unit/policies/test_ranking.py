@@ -24,6 +24,7 @@ from memory.policies.ranking.relevance import EmbedderScale
 from memory.policies.ranking.score import score
 from memory.policies.text_features import marks_of
 from memory.ports.candidates import CandidateColumns, Statistics
+from memory.ports.contract.cells import cells
 from memory.ports.record import Role, pack_vector
 from memory.ports.text import words
 
@@ -429,13 +430,13 @@ def test_a_word_of_the_title_counts_for_more_than_one_of_the_content() -> None:
     assert first > second
 
 
-@pytest.mark.parametrize("kind", ["user", "feedback", "reference", "learning", "project", None])
+@cells("kind", ["user", "feedback", "reference", "learning", "project", None], shared=True)
 def test_without_a_cue_no_type_is_preferred(kind: str | None) -> None:
     """D74."""
     assert _boosts(Preferences(), "kubernetes cluster", type=[kind])["type"] == [1.0]
 
 
-@pytest.mark.parametrize("kind", ["user", "feedback", "reference", "learning", "project", None])
+@cells("kind", ["user", "feedback", "reference", "learning", "project", None], shared=True)
 def test_a_cue_takes_nothing_from_any_type(kind: str | None) -> None:
     assert _boosts(Preferences(), "how to prefer what is recent", type=[kind])["type"][0] >= 1.0
 

@@ -13,6 +13,7 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.policies.record_facts import RecordFacts
 from memory.policies.retention import RetentionRule, decide_retention, decide_version
+from memory.ports.contract.cells import cells
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -88,8 +89,8 @@ def test_of_kept_versions_the_newest_and_those_replaced_lately_stay() -> None:
     assert decide_version([keep, both], replace(FACTS, type="context"), 5, old, NOW).then == "delete"
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
+@cells(
+    "given, says",
     [
         ({}, "retention.r.when: is missing, so the rule would delete all entries"),
         ({"types": ["learning"]}, "retention.r.when: is missing"),
@@ -121,6 +122,7 @@ def test_of_kept_versions_the_newest_and_those_replaced_lately_stay() -> None:
         ({"when": {"older_than": "1d"}, "tiers": ["attic"]}, "retention.r.tiers"),
         ({"when": {"older": "1d"}}, "retention.r.when.older: is not a condition"),
     ],
+    shared=True,
 )
 def test_what_cannot_be_meant_is_refused_by_name(given: dict[str, Any], says: str) -> None:
     with pytest.raises((InvalidInput, ValueError), match=says.replace(".", r"\.")):

@@ -10,6 +10,7 @@ from memory.domain.message import Message, Role
 from memory.policies.compaction_thresholds import archived_by
 from memory.policies.tokens import DefaultCounter, message_tokens
 from memory.policies.window import TokenThreshold, arrange, fit_to_budget, from_user, split_by_tokens
+from memory.ports.contract.cells import cells
 from tests.unit.policies.talk import answer, asks, said
 
 COUNTER = DefaultCounter()
@@ -56,7 +57,7 @@ def compacted(policy: TokenThreshold, window: list[Message], of_tools: int, summ
 
 
 @pytest.mark.behaviour("B43", "B46", "B47")
-@pytest.mark.parametrize("seed", range(10))
+@cells("seed", range(10), shared=True)
 def test_what_the_summary_does_not_cover_fits_the_limit(seed: int) -> None:
     for number in range(50):
         chance = random.Random(f"{seed} {number}")  # noqa: S311 - repeatable, not secret

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from memory.domain.message import ToolCall
 from memory.policies.tokens import PART_TOKENS, DefaultCounter, message_tokens, messages_tokens, tools_tokens
+from memory.ports.contract.cells import cells
 from memory.ports.tokens import TokenCounter
 from tests.support.depth import drawn
 from tests.unit.policies.talk import said
@@ -45,8 +46,8 @@ class Words:
 
 
 @pytest.mark.behaviour("C16", "AC-C11", "A111")
-@pytest.mark.parametrize(
-    ("text", "tokens"),
+@cells(
+    "text, tokens",
     [
         ("", 0),
         ("a", 1),
@@ -56,13 +57,14 @@ class Words:
         ("word " * 400, 500),
         ("Hello world", 3),
     ],
+    shared=True,
 )
 def test_four_characters_are_a_token_and_a_part_of_one_is_one(text: str, tokens: int) -> None:
     assert COUNTER.count(text) == tokens
 
 
 @pytest.mark.behaviour("A111", "B45", "AC-B41")
-@pytest.mark.parametrize("sample", json.loads(SAMPLES.read_text()), ids=lambda sample: sample["kind"])
+@cells("sample", json.loads(SAMPLES.read_text()), ids=lambda sample: sample["kind"], shared=True)
 def test_the_estimate_is_at_most_a_tenth_below_and_a_third_above_the_true_count(
     sample: dict[str, Any],
 ) -> None:

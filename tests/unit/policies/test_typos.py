@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from memory.policies.question import read, read_as
 from memory.policies.typos import (
     LONG,
@@ -16,11 +14,12 @@ from memory.policies.typos import (
     distance,
     unknown_words,
 )
+from memory.ports.contract.cells import cells
 from memory.ports.text import stem
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "away"),
+@cells(
+    "one, other, away",
     [
         ("", "", 0),
         ("", "abc", 3),
@@ -30,13 +29,14 @@ from memory.ports.text import stem
         ("walru", "walrus", 1),
         ("ca", "abc", 3),
     ],
+    shared=True,
 )
 def test_a_distance_counts_swapped_neighbours_once(one: str, other: str, away: int) -> None:
     assert distance(one, other) == distance(other, one) == away
 
 
-@pytest.mark.parametrize(
-    ("word", "text", "meant"),
+@cells(
+    "word, text, meant",
     [
         ("tournamnet", "the tournament in May", "tournament"),
         ("educaton", "her education", "education"),
@@ -49,6 +49,7 @@ def test_a_distance_counts_swapped_neighbours_once(one: str, other: str, away: i
         ("walrus", "a walnut", None),  # two slips in a short word
         ("photogrpahy", "photograhpy", "photograhpy"),  # two slips in a long one
     ],
+    shared=True,
 )
 def test_what_was_meant_is_a_slip_away_and_never_another_ending(
     word: str, text: str, meant: str | None

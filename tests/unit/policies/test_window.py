@@ -27,6 +27,7 @@ from memory.policies.window import (
     split_for_compaction,
     turns,
 )
+from memory.ports.contract.cells import cells
 from tests.support.depth import drawn
 from tests.unit.policies.talk import answer, asks, contents, said, talks
 
@@ -160,8 +161,10 @@ def test_system_messages_and_summaries_are_in_no_turn() -> None:
 
 
 @pytest.mark.behaviour("C17", "C18", "C16")
-@pytest.mark.parametrize(
-    ("budget", "count"), [(0, 0), (11, 0), (12, 1), (16, 1), (17, 2), (22, 3), (26, 3), (27, 4), (1000, 4)]
+@cells(
+    "budget, count",
+    [(0, 0), (11, 0), (12, 1), (16, 1), (17, 2), (22, 3), (26, 3), (27, 4), (1000, 4)],
+    shared=True,
 )
 def test_system_messages_come_first_and_then_the_newest_that_fit(budget: int, count: int) -> None:
     assert shown(SIMPLE, budget) == ["sys prompt", *["aaaa", "bbbb", "cccc", "dddd"][4 - count :]]
@@ -223,8 +226,8 @@ def test_the_last_user_message_is_kept_whatever_the_budget_and_by_how_much_it_is
 
 
 @pytest.mark.behaviour("C26")
-@pytest.mark.parametrize(
-    ("most", "kept"),
+@cells(
+    "most, kept",
     [
         (-1, ()),
         (0, ()),
@@ -235,6 +238,7 @@ def test_the_last_user_message_is_kept_whatever_the_budget_and_by_how_much_it_is
         (5, (0, 1, 2, 3, 4)),
         (99, (0, 1, 2, 3, 4)),
     ],
+    shared=True,
 )
 def test_the_newest_so_many_are_never_more_and_hold_no_orphan(most: int, kept: tuple[int, ...]) -> None:
     assert newest(TOOLS, most) == kept
@@ -257,9 +261,10 @@ def test_eighty_others_are_shown_unless_more_or_fewer_are_asked_for() -> None:
 
 
 @pytest.mark.behaviour("B34", "B35", "B41")
-@pytest.mark.parametrize(
-    ("keep_last", "kept"),
+@cells(
+    "keep_last, kept",
     [(-5, ()), (0, ()), (2, (5, 6)), (6, (1, 2, 3, 4, 5, 6)), (100, (1, 2, 3, 4, 5, 6))],
+    shared=True,
 )
 def test_a_compaction_keeps_system_and_the_last_so_many(keep_last: int, kept: tuple[int, ...]) -> None:
     messages = [said("s", "system"), *(said("u", f"m{n}") for n in range(1, 7))]

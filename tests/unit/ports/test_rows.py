@@ -7,9 +7,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-import pytest
-
 from memory.ports import lexical
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import T0, key_of, record
 from memory.ports.record import Corrupt, Mark, PendingStep, Record, Role, Tombstone, pack_vector
@@ -55,7 +54,7 @@ STANDING = (
 )
 
 
-@pytest.mark.parametrize("standing", STANDING, ids=lambda s: type(s).__name__)
+@cells("standing", STANDING, ids=lambda s: type(s).__name__, shared=True)
 def test_what_goes_in_comes_out(standing: Any) -> None:
     row = row_of(SAMPLES, standing)
     assert standing_of(SAMPLES, row) == standing

@@ -14,7 +14,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from contextvars import ContextVar
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -251,7 +252,6 @@ class ConnectionThread:
         self.worker = Worker(name, self._write_together, config.thresholds.writes_together)
         self._name = name
         self._config = config
-        self._engine: sa.Engine | None = None
         self._raw: sqlite3.Connection | None = None
         self._session: Session | None = None
         self._shares = False
@@ -264,11 +264,8 @@ class ConnectionThread:
 
     def connect(self, read_only: bool = False) -> None:
         self._connected_by = partial(self.connect, read_only)
-        self._engine = sa.create_engine(
-            "sqlite://", creator=self._connect, poolclass=NullPool, isolation_level="AUTOCOMMIT"
-        )
         try:
-            connection = self._engine.connect()
+            connection = _connection_of(self._connect)
         except (sqlite3.DatabaseError, sa.exc.DBAPIError) as exc:
             if (problem := _UNUSABLE.get(code_of(exc))) is not None:
                 raise ConfigError(f"store '{self._store}': {self._config.path} {problem}") from exc
@@ -283,10 +280,8 @@ class ConnectionThread:
         It may lie in a place where nothing can be written.
         """
         self._connected_by = self.connect_read_only
-        self._engine = sa.create_engine(
-            "sqlite://", creator=self._connect_read_only, poolclass=NullPool, isolation_level="AUTOCOMMIT"
-        )
-        self._session = Session(self._engine.connect(), self._config.thresholds, self._tables.declared)
+        connection = _connection_of(self._connect_read_only)
+        self._session = Session(connection, self._config.thresholds, self._tables.declared)
         self._tables.complete(self._session)
         self._session.run("PRAGMA query_only = ON")
 
@@ -648,16 +643,38 @@ class ConnectionThread:
         self._disconnect()
 
     def _disconnect(self) -> None:
-        session, engine = self._session, self._engine
+        session = self._session
         if self._log_is_anothers():  # closing would delete the log that now has the name
             keep_alive(session)
-            session = engine = None
-        self._session = self._engine = self._raw = None
+            session = None
+        self._session = self._raw = None
         if session is not None:
             session.connection.close()
-        if engine is not None:
-            engine.dispose()
         self.identity = None
+
+
+_making: ContextVar[Callable[[], sqlite3.Connection]] = ContextVar("_making")
+"""What makes the driver's connection for the connection that is being opened."""
+
+
+@cache
+def _engine() -> sa.Engine:
+    """Return the engine of all files, which keeps no connection.
+
+    Making an engine and its dialect takes as long as opening a file.
+    """
+    return sa.create_engine(
+        "sqlite://", creator=lambda: _making.get()(), poolclass=NullPool, isolation_level="AUTOCOMMIT"
+    )
+
+
+def _connection_of(make: Callable[[], sqlite3.Connection]) -> sa.Connection:
+    """Return a connection over the driver's connection that `make` returns."""
+    token = _making.set(make)
+    try:
+        return _engine().connect()
+    finally:
+        _making.reset(token)
 
 
 def opens_read_only(path: Path, mode: str) -> bool:

@@ -12,10 +12,11 @@ import pytest
 from memory.adapters.file import adapter
 from memory.adapters.file.config import CLAIMS, FileConfig, parse
 from memory.domain.errors import ConfigError
+from memory.ports.contract.cells import cells
 
 
-@pytest.mark.parametrize(
-    ("url", "path"),
+@cells(
+    "url, path",
     [
         ("file:///var/lib/memory", "/var/lib/memory"),
         ("file:////var/lib/memory", "/var/lib/memory"),
@@ -24,6 +25,7 @@ from memory.domain.errors import ConfigError
         ("file:notes/memory", "notes/memory"),
         ("file:///with%20space", "/with space"),
     ],
+    shared=True,
 )
 def test_a_url_names_a_folder(url: str, path: str) -> None:
     assert parse("mid", url, {}) == FileConfig(Path(path).absolute())
@@ -35,8 +37,8 @@ def test_options_stand_in_the_url_or_apart() -> None:
     assert parse("mid", "file:///m", {"fsync": False, "lock_timeout": 2.5, "cache_bytes": 1000}) == config
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "named"),
+@cells(
+    "url, options, named",
     [
         ("sqlite:///x", {}, "file:"),
         ("file", {}, "file:"),
@@ -50,6 +52,7 @@ def test_options_stand_in_the_url_or_apart() -> None:
         ("file:///m", {"cache_bytes": "nan"}, "cache_bytes"),
         ("file:///m?colour=red", {}, "colour"),
     ],
+    shared=True,
 )
 def test_what_cannot_be_used_is_refused_by_name(url: str, options: dict[str, object], named: str) -> None:
     with pytest.raises(ConfigError, match=named):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from memory.adapters.file.names import decode_name, encode_name, is_cut, is_name
 from memory.adapters.file.store import FileStore
 from memory.domain.ids import new_id
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import T0, apply_all, id_of, put
 from memory.ports.query import MAX_LIMIT, Everywhere, Query, Tenant, within
@@ -45,7 +46,7 @@ def test_different_texts_have_different_names(one: str, other: str) -> None:
     assert (encode_name(one) == encode_name(other)) == (one == other)
 
 
-@pytest.mark.parametrize("name", ["", "A", "a.b", "..", "%4", "%2E", "%61", "con", "é", "a~1", "x" * 161])
+@cells("name", ["", "A", "a.b", "..", "%4", "%2E", "%61", "con", "é", "a~1", "x" * 161], shared=True)
 def test_what_is_no_name_of_ours_is_no_name(name: str) -> None:
     assert not is_name(name)
 

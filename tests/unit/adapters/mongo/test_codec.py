@@ -12,6 +12,7 @@ import pytest
 
 from memory.adapters.mongo.codec import LARGEST, document_of, held_in
 from memory.ports import lexical
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import T0, key_of, record
 from memory.ports.record import Mark, PendingStep, Standing, Tombstone, pack_vector
@@ -111,8 +112,8 @@ def test_what_stands_comes_back_as_it_was(standing: Standing) -> None:
     assert held_in(_stored(standing)).row == row_of(SAMPLES, standing)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in _stored(FULL) if name not in ("token", "words", "stems", "length")]
+@cells(
+    "name", [name for name in _stored(FULL) if name not in ("token", "words", "stems", "length")], shared=True
 )
 def test_any_change_of_what_a_document_says_is_told(name: str) -> None:
     document = _stored(FULL)

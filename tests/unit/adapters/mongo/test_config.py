@@ -11,6 +11,7 @@ import pytest
 from memory.adapters.mongo import adapter
 from memory.adapters.mongo.config import parse
 from memory.domain.errors import ConfigError
+from memory.ports.contract.cells import cells
 
 SECRET = "hun%2Fter2"  # noqa: S105
 
@@ -85,7 +86,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("why", WRONG)
+@cells("why", WRONG, shared=True)
 def test_what_is_wrong_is_refused_by_name_and_shows_no_secret(why: str) -> None:
     url, options = WRONG[why]
     with pytest.raises(ConfigError, match="'mid'") as caught:

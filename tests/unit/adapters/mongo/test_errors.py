@@ -17,6 +17,7 @@ from memory.domain.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from memory.ports.contract.cells import cells
 
 QUOTED = "dup key: { body: 'what a record said' }"
 
@@ -57,10 +58,11 @@ CASES: list[tuple[BaseException, type[Exception], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "retryable"),
+@cells(
+    "error, kind, retryable",
     CASES,
-    ids=lambda v: type(v).__name__ if isinstance(v, BaseException) else None,
+    ids=lambda case: type(case[0]).__name__,
+    shared=True,
 )
 def test_each_error_of_the_driver_is_one_of_ours(
     error: BaseException, kind: type[Exception], retryable: bool

@@ -14,6 +14,7 @@ from memory import Memory
 from memory.adapters.mongo.config import parse
 from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import ConfigError
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED
 from tests.support.mongo_servers import Mongo
 from tests.unit.adapters.mongo.conftest import BOTH, REPLICA_SET, Raw
@@ -71,8 +72,8 @@ def test_a_url_may_say_what_the_store_does_anyway(said: str) -> None:
     assert "majority" not in parse("m", f"mongodb://host/db?{said}", {}).uri
 
 
-@pytest.mark.parametrize(
-    "said", ["w=1", "w=0", "journal=false", "readPreference=secondary", "readConcernLevel=local"]
+@cells(
+    "said", ["w=1", "w=0", "journal=false", "readPreference=secondary", "readConcernLevel=local"], shared=True
 )
 def test_a_url_may_not_say_otherwise(said: str) -> None:
     with pytest.raises(ConfigError, match=said.partition("=")[0]):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from memory.adapters.qdrant.codec import payload_of, stored_in
 from memory.adapters.qdrant.keys import generation_point, partition_word, point_id, rank, record_point
 from memory.domain.ids import new_id
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.record import (
     Corrupt,
@@ -105,7 +106,7 @@ DERIVED = ("rank", "owing", "bytes", "counted", "length", "untagged", "reals")
 """Of what is derived an audit takes care."""
 
 
-@pytest.mark.parametrize("name", [name for name in PINNED if name not in DERIVED])
+@cells("name", [name for name in PINNED if name not in DERIVED], shared=True)
 def test_a_value_that_changed_or_went_missing_is_noticed(name: str) -> None:
     gone = {k: v for k, v in PINNED.items() if k != name}
     changed = {**PINNED, name: "x" if isinstance(PINNED[name], int) else 1}

@@ -20,12 +20,13 @@ from memory.adapters.qdrant.config import (
 )
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import ConfigError
+from memory.ports.contract.cells import cells
 
 KEY = "kept-to-ourselves"
 
 
-@pytest.mark.parametrize(
-    ("url", "config"),
+@cells(
+    "url, config",
     [
         ("qdrant+edge:memory/edge", EdgeConfig(Path("memory/edge").absolute())),
         ("qdrant+edge:///var/memory", EdgeConfig(Path("/var/memory"))),
@@ -46,6 +47,7 @@ KEY = "kept-to-ourselves"
             ServerConfig("h", 6333, False, "", KEY, "memory", 3, "eu", 2, 3, 2, True),
         ),
     ],
+    shared=True,
 )
 def test_urls_say_where_and_how(url: str, config: object) -> None:
     assert parse("q", url, {}) == config
@@ -57,8 +59,8 @@ def test_options_apart_from_the_url_count_as_well() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "says"),
+@cells(
+    "url, options, says",
     [
         ("redis://h", {}, "begins with"),
         ("qdrant:h", {}, "begins with"),
@@ -77,6 +79,7 @@ def test_options_apart_from_the_url_count_as_well() -> None:
         ("qdrant://h?colour=red", {}, "no option 'colour'"),
         ("qdrant://:memory:", {"timeout": 3}, "no option 'timeout'"),
     ],
+    shared=True,
 )
 def test_what_cannot_be_used_is_refused_by_name(url: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:

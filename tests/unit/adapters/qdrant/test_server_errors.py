@@ -25,6 +25,7 @@ from memory.domain.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED
 
 pytestmark = pytest.mark.backend("qdrant_local")
@@ -152,8 +153,8 @@ def _response(status: int, said: str) -> UnexpectedResponse:
     )
 
 
-@pytest.mark.parametrize(
-    ("error", "kind"),
+@cells(
+    "error, kind",
     [
         (_response(500, "No space left on device"), StoreFull),
         (_response(507, "full"), StoreFull),
@@ -166,7 +167,8 @@ def _response(status: int, said: str) -> UnexpectedResponse:
         (UnconfirmedWrite("cannot be told"), StoreTimeout),
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "x"), InvalidInput),
     ],
-    ids=lambda e: getattr(e, "__name__", type(e).__name__),
+    ids=lambda case: repr(case[0])[:60],
+    shared=True,
 )
 def test_every_error_of_the_driver_is_one_of_ours(error: Exception, kind: type[Exception]) -> None:
     ours = translate_client("far", error)

@@ -13,6 +13,7 @@ import pytest
 from memory.adapters.redis import adapter
 from memory.adapters.redis.config import RedisConfig, parse
 from memory.domain.errors import ConfigError
+from memory.ports.contract.cells import cells
 
 READ: dict[str, dict[str, Any]] = {
     "redis://localhost": {
@@ -46,7 +47,7 @@ READ: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("url", READ)
+@cells("url", READ, shared=True)
 def test_a_url_says_where_the_server_is_and_how_it_is_used(url: str) -> None:
     config = parse("r", url, {})
     assert {name: getattr(config, name) for name in READ[url]} == READ[url]
@@ -68,7 +69,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("url", REFUSED)
+@cells("url", REFUSED, shared=True)
 def test_what_is_wrong_is_refused_when_the_store_is_built(url: str) -> None:
     with pytest.raises(ConfigError, match="store 'r'"):
         adapter.build("r", url, {})

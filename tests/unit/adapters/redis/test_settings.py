@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from memory.adapters.redis.settings import Durability, safety_of, weakest
+from memory.ports.contract.cells import cells
 
 SAFE = {
     "appendonly": "yes",
@@ -48,7 +49,7 @@ MEANINGS: dict[str, tuple[dict[str, str], bool, timedelta | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("why", MEANINGS)
+@cells("why", MEANINGS, shared=True)
 def test_settings_decide_what_survives(why: str) -> None:
     settings, durable, window, advice = MEANINGS[why]
     safety = safety_of(settings, fails_over=False)

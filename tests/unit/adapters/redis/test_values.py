@@ -16,6 +16,7 @@ from memory.adapters.redis.codec import DamagedRecord, lay_out, row_in
 from memory.adapters.redis.keys import BUCKETS, address_of, bucket_of, home_bucket, record_key
 from memory.domain.ids import derived_id, new_id
 from memory.ports import lexical
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, record
 from memory.ports.record import (
@@ -87,10 +88,11 @@ MARK = Mark(WHOLE.key, WHOLE.scope, 7, "long", WHOLE.owed, T0)
 TOMBSTONE = Tombstone(WHOLE.key, 2**62, WHOLE.owed, {"digest": ["d\n", None]}, T0)
 
 
-@pytest.mark.parametrize(
+@cells(
     "standing",
     [WHOLE, record(generation=0), MARK, TOMBSTONE, Tombstone(WHOLE.key, 1)],
     ids=lambda s: type(s).__name__,
+    shared=True,
 )
 def test_what_stands_is_read_as_it_was_laid_out(standing: Standing) -> None:
     row = row_in(SAMPLES, value_of(standing))
@@ -108,7 +110,7 @@ def test_no_flipped_bit_anywhere_is_read_as_a_record(bit: int) -> None:
             row_in(SAMPLES, bytes(damaged))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 100, 169, 170, -1])
+@cells("cut", [0, 1, 100, 169, 170, -1], shared=True)
 def test_a_torn_value_is_damaged(cut: int) -> None:
     with pytest.raises(DamagedRecord):
         row_in(SAMPLES, value_of(WHOLE)[:cut])

@@ -11,6 +11,7 @@ import pytest
 from memory.adapters.sql.declared import Comparison, compare_declarations, declaration, parse_declaration
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED
 
 WAS = Collection(
@@ -112,7 +113,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@cells("what", REFUSED, shared=True)
 def test_anything_else_is_refused_by_name_with_what_to_do(what: str) -> None:
     asked, problem = REFUSED[what]
     with pytest.raises(ConfigError, match=problem) as refused:

@@ -16,6 +16,7 @@ from memory import Memory
 from memory.adapters.sql.naming import BARE_FORM, LONGEST_PREFIX, TableNames
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import apply_all, fetch_record, hit_ids, id_of, put, query_ids, record
 from memory.ports.query import Everywhere
@@ -256,10 +257,12 @@ async def test_a_memory_lives_beside_tables_of_an_application(place: Place) -> N
     assert await place.tables() == before
 
 
-@pytest.mark.parametrize(
-    "prefix", ["", "Memory_", "1_", "a-b", "a`b", 'a"b', "größe_", "x" * (LONGEST_PREFIX + 1), "a_\n"]
+@cells(
+    "prefix",
+    ["", "Memory_", "1_", "a-b", "a`b", 'a"b', "größe_", "x" * (LONGEST_PREFIX + 1), "a_\n"],
+    shared=True,
 )
-@pytest.mark.parametrize("url", ["mysql://localhost/app", "postgresql://localhost/app"])
+@cells("url", ["mysql://localhost/app", "postgresql://localhost/app"], shared=True)
 def test_a_prefix_that_no_table_can_have_is_refused(url: str, prefix: str) -> None:
     from memory.adapters.sql.mysql import config as mysql
     from memory.adapters.sql.postgresql import config as postgresql
@@ -269,7 +272,7 @@ def test_a_prefix_that_no_table_can_have_is_refused(url: str, prefix: str) -> No
         parse("store", url, {"prefix": prefix})
 
 
-@pytest.mark.parametrize(
+@cells(
     "name",
     [
         "partitions",
@@ -280,6 +283,7 @@ def test_a_prefix_that_no_table_can_have_is_refused(url: str, prefix: str) -> No
         "words_notes",
         "memory_notes",
     ],
+    shared=True,
 )
 def test_a_collection_with_the_name_of_an_own_table_is_refused(name: str) -> None:
     assert TableNames().is_taken(name)

@@ -26,6 +26,7 @@ from memory.agents.manager import (
 )
 from memory.agents.manager.spool import Position
 from memory.ports.advisor import Prompt
+from memory.ports.contract.cells import cells
 from tests.unit.agents.manager.stores import Kept, Searched, named
 
 EVERY = Extraction(EveryTurn())
@@ -218,7 +219,7 @@ async def test_what_is_left_out_is_a_choice() -> None:
 
 
 @pytest.mark.behaviour("E64")
-@pytest.mark.parametrize("exclude", ["tool_use", 5, None, [5], [None]], ids=repr)
+@cells("exclude", ["tool_use", 5, None, [5], [None]], ids=repr, shared=True)
 def test_what_is_no_list_of_kinds_is_refused_when_it_is_given(exclude: Any) -> None:
     with pytest.raises(InvalidInput, match="exclude"):
         MessageFilter(exclude)

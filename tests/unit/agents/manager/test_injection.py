@@ -13,6 +13,7 @@ import pytest
 
 from memory import InvalidInput, Message
 from memory.agents.manager import Injection, MemoryManager, StoreEntry
+from memory.ports.contract.cells import cells
 from tests.unit.agents.manager.stores import Searched, entries, named
 
 BLOCK = '<memory>\n<entry source="personal">tea</entry>\n</memory>'
@@ -318,8 +319,8 @@ async def test_who_cancels_the_call_cancels_it() -> None:
         await call
 
 
-@pytest.mark.parametrize(
-    ("given", "field"),
+@cells(
+    "given, field",
     [
         ({"trigger": "sometimes"}, "trigger"),
         ({"query": "x"}, "query"),
@@ -332,6 +333,7 @@ async def test_who_cancels_the_call_cancels_it() -> None:
         ({"deadline": "soon"}, "deadline"),
         ({"deadline": timedelta(0)}, "deadline"),
     ],
+    shared=True,
 )
 def test_what_makes_no_sense_is_refused_by_name(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as refused:

@@ -24,6 +24,7 @@ from memory.agents.manager import (
     Tool,
 )
 from memory.domain.errors import StoreAddFailure
+from memory.ports.contract.cells import cells
 from memory.sync.blocking import BlockingMemoryManager
 from tests.unit.agents.manager.stores import Heard, Kept, Searched, entries, named
 
@@ -36,8 +37,8 @@ def texts(found: Sequence[StoreEntry]) -> list[tuple[str | None, str]]:
 
 
 @pytest.mark.behaviour("E11", "E12", "E13", "E17", "AC-E01")
-@pytest.mark.parametrize(
-    ("stores", "more", "said"),
+@cells(
+    "stores, more, said",
     [
         ([], {}, "at least one store is required"),
         ([named(Kept()), named(Kept())], {}, "duplicate store name 'personal'"),
@@ -48,6 +49,7 @@ def texts(found: Sequence[StoreEntry]) -> list[tuple[str | None, str]]:
         ([named(Kept())], {"add_tool": "yes"}, "must be True, False or AddTool"),
         ([named(Kept())], {"injection": {}}, "must be True, False or Injection"),
     ],
+    shared=True,
 )
 def test_what_cannot_work_is_refused_when_it_is_made(
     stores: list[Any], more: dict[str, Any], said: str
@@ -57,8 +59,8 @@ def test_what_cannot_work_is_refused_when_it_is_made(
 
 
 @pytest.mark.behaviour("E2")
-@pytest.mark.parametrize(
-    ("given", "field"),
+@cells(
+    "given, field",
     [
         ({"name": ""}, "name"),
         ({"name": "  "}, "name"),
@@ -67,6 +69,7 @@ def test_what_cannot_work_is_refused_when_it_is_made(
         ({"limit": 1.5}, "limit"),
         ({"writable": 1}, "writable"),
     ],
+    shared=True,
 )
 def test_a_store_is_configured_by_values_that_mean_something(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as refused:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import FORMATS, export_messages, import_message
+from memory.ports.contract.cells import cells
 from tests.support.depth import drawn
 
 OWN_PARTS = ("anthropic", "langchain", "openai", "plain")
@@ -278,8 +279,8 @@ def gist(messages: list[Message], shape: str) -> list[Any]:
     return told
 
 
-@pytest.mark.parametrize("source", IMAGES)
-@pytest.mark.parametrize("shape", OWN_PARTS)
+@cells("source", IMAGES, shared=True)
+@cells("shape", OWN_PARTS, shared=True)
 def test_an_image_of_a_user_goes_over_to_any_shape(source: str, shape: str) -> None:
     parts = [{"type": "text", "text": "see"}, IMAGES[source]]
     given = (

@@ -11,6 +11,7 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import export_messages, import_message, system_prompt
+from memory.ports.contract.cells import cells
 
 TEXT = {"type": "text", "text": "see"}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "QUJD"}}
@@ -25,7 +26,7 @@ HIDDEN = {"type": "redacted_thinking", "data": "aGlkZGVu"}
 FOUND = {"type": "tool_result", "tool_use_id": "c1", "content": "blue"}
 
 
-@pytest.mark.parametrize(
+@cells(
     "given",
     [
         {"role": "user", "content": "hi"},
@@ -88,6 +89,7 @@ FOUND = {"type": "tool_result", "tool_use_id": "c1", "content": "blue"}
             "usage": {"input_tokens": 3, "output_tokens": 2},
         },
     ],
+    shared=True,
 )
 def test_what_came_from_anthropic_goes_back_as_it_came(given: dict[str, Any]) -> None:
     assert export_messages(import_message(given), "anthropic") == [given]
@@ -192,8 +194,8 @@ def test_thinking_that_was_changed_since_is_left_out_and_what_was_added_comes_be
     ]
 
 
-@pytest.mark.parametrize(
-    ("field", "given"),
+@cells(
+    "field, given",
     [
         (
             "content[1].name",
@@ -204,6 +206,7 @@ def test_thinking_that_was_changed_since_is_left_out_and_what_was_added_comes_be
         ("is_error", {"role": "user", "content": [{**FOUND, "is_error": "yes"}]}),
         ("content", {"role": "user", "content": [{**FOUND, "content": 7}]}),
     ],
+    shared=True,
 )
 def test_what_is_wrong_in_a_block_is_refused_by_the_name_of_its_field(
     field: str, given: dict[str, Any]

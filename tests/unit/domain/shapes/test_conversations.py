@@ -17,6 +17,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes import FORMATS, export_messages, export_originals, import_messages
 from memory.policies.tokens import DefaultCounter, messages_tokens
+from memory.ports.contract.cells import cells
 from tests.support.conversations import drawn
 from tests.support.depth import drawn as draws
 
@@ -29,7 +30,7 @@ def stored(messages: list[Message]) -> list[Message]:
     return [one.model_copy(update={"id": one.id or f"record-{n}"}) for n, one in enumerate(found)]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@cells("format", FORMATS, shared=True)
 def test_conversations_of_every_format_come_back_equal(format: str) -> None:
     for seed in SEEDS:
         given = drawn(format, seed)
@@ -45,7 +46,7 @@ def test_conversations_of_every_format_come_back_equal(format: str) -> None:
             assert back.without_equivalent == []
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@cells("format", FORMATS, shared=True)
 def test_the_text_of_every_format_is_where_it_is_searched_and_counted(format: str) -> None:
     counter = DefaultCounter()
     for seed in SEEDS:
@@ -61,7 +62,7 @@ def test_the_text_of_every_format_is_where_it_is_searched_and_counted(format: st
         assert messages_tokens(messages, counter) >= counter.count(said)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@cells("format", FORMATS, shared=True)
 def test_the_format_of_a_conversation_is_recognised(format: str) -> None:
     for seed in SEEDS:
         given = drawn(format, seed)
@@ -71,10 +72,8 @@ def test_the_format_of_a_conversation_is_recognised(format: str) -> None:
             assert {one.shape for one in messages} == {format}
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize(
-    "other", ["openai", "anthropic", "bedrock", "gemini", "openai_responses", "langchain"]
-)
+@cells("format", FORMATS, shared=True)
+@cells("other", ["openai", "anthropic", "bedrock", "gemini", "openai_responses", "langchain"], shared=True)
 def test_a_conversation_goes_over_to_another_format(format: str, other: str) -> None:
     for seed in range(30):
         given = drawn(format, seed)
@@ -95,7 +94,7 @@ def _told(messages: list[Message]) -> Any:
     return said, calls, sum(one.role is Role.TOOL for one in messages)
 
 
-@pytest.mark.parametrize(
+@cells(
     "kept",
     [
         7,
@@ -107,6 +106,7 @@ def _told(messages: list[Message]) -> Any:
         {"share": [], "of": ["g", 1, 2]},
         {"raw": {"role": "user"}, "kinds": [[["role"], "bytes"]], "of": ["g", 0, 1]},
     ],
+    shared=True,
 )
 def test_a_damaged_original_is_made_anew_from_the_message(kept: Any) -> None:
     (message,) = import_messages([{"role": "user", "parts": [{"text": "hi"}]}])

@@ -8,6 +8,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.domain.shapes import FORMATS, import_message, import_messages
+from memory.ports.contract.cells import cells
 
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 USE = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
@@ -39,7 +40,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("named", "own", "number"), PAIRS)
+@cells("named, own, number", PAIRS, shared=True)
 def test_a_message_of_another_format_is_refused(named: str, own: str, number: int) -> None:
     sample = SAMPLES[own][number]
     assert import_message(sample) == import_message(sample, own)

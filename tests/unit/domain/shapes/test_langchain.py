@@ -13,6 +13,7 @@ import pytest
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import export_langchain, export_messages, import_message
+from memory.ports.contract.cells import cells
 
 CALL = {"name": "look", "args": {"at": "sky"}, "id": "c1", "type": "tool_call"}
 BROKEN = {"name": "look", "args": "{broken", "id": "c2", "error": "no JSON", "type": "invalid_tool_call"}
@@ -34,7 +35,7 @@ def dumped(kind: str, content: Any, **data: Any) -> dict[str, Any]:
     return {"type": kind, "data": {**usual, **data}}
 
 
-@pytest.mark.parametrize(
+@cells(
     "given",
     [
         dumped("human", "hi", id="u1", name="bo"),
@@ -85,6 +86,7 @@ def dumped(kind: str, content: Any, **data: Any) -> dict[str, Any]:
         {"type": "ai", "data": {"content": "", "additional_kwargs": {"tool_calls": [RAW]}}},
         {"type": "human", "data": {"content": "hi"}, "beside": 1},
     ],
+    shared=True,
 )
 def test_what_came_from_langchain_goes_back_as_it_came(given: dict[str, Any]) -> None:
     assert export_messages(import_message(given), "langchain") == [given]
@@ -200,8 +202,8 @@ def test_messages_of_another_shape_have_all_that_langchain_expects() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("field", "given"),
+@cells(
+    "field, given",
     [
         ("message", SimpleNamespace(type="remove", content="")),
         ("role", {"type": "remove", "data": {"content": ""}}),
@@ -211,6 +213,7 @@ def test_messages_of_another_shape_have_all_that_langchain_expects() -> None:
         ("tool_calls[0].name", dumped("ai", "", tool_calls=[{"args": {}, "id": "c1"}])),
         ("data.content", SimpleNamespace(type="tool", content=object(), tool_call_id="c1")),
     ],
+    shared=True,
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(field: str, given: Any) -> None:
     with pytest.raises(InvalidInput) as refused:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from memory.domain.message import Role, ToolCall
 from memory.domain.shapes import export_messages, import_message
+from memory.ports.contract.cells import cells
 
 IMAGE = {"type": "image_url", "image_url": {"url": "https://a/b.png", "detail": "low"}}
 LOOK = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "sky"}'}}
 
 
-@pytest.mark.parametrize(
+@cells(
     "given",
     [
         {"role": "user", "content": "hi"},
@@ -50,6 +49,7 @@ LOOK = {"id": "c1", "type": "function", "function": {"name": "look", "arguments"
         {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "blue"}]},
         {"role": "assistant", "content": "so", "reasoning_content": "hm"},
     ],
+    shared=True,
 )
 def test_what_came_from_openai_goes_back_as_it_came(given: dict[str, Any]) -> None:
     assert export_messages(import_message(given), "openai") == [given]

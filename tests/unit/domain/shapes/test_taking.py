@@ -10,6 +10,7 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import import_message
+from memory.ports.contract.cells import cells
 
 WHEN = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
 
@@ -56,8 +57,8 @@ def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
     assert (found.role, found.content, found.tool_call_id) == (Role.TOOL, "found", "c1")
 
 
-@pytest.mark.parametrize(
-    ("field", "given"),
+@cells(
+    "field, given",
     [
         ("role", {"role": "nobody", "content": "x"}),
         ("role", {"content": "x"}),
@@ -109,6 +110,7 @@ def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
         ("message", [{"role": "user", "content": "x"}]),
         ("message", {7: "x", "role": "user"}),
     ],
+    shared=True,
 )
 def test_what_is_wrong_is_refused_by_the_name_of_its_field(field: str, given: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
@@ -150,8 +152,8 @@ def test_our_own_message_and_its_dump_are_taken_as_copies() -> None:
     assert message.text == "x"
 
 
-@pytest.mark.parametrize(
-    ("field", "changed"),
+@cells(
+    "field, changed",
     [
         ("role", {"role": "nobody"}),
         ("id", {"id": ""}),
@@ -161,6 +163,7 @@ def test_our_own_message_and_its_dump_are_taken_as_copies() -> None:
         ("tool_calls[0].id", {"tool_calls": [{"name": "look"}]}),
         ("shape", {"shape": 7}),
     ],
+    shared=True,
 )
 def test_our_own_message_is_checked_like_any_other(field: str, changed: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as refused:

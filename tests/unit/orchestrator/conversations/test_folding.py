@@ -16,6 +16,7 @@ from memory.domain.time import micros
 from memory.orchestrator.conversations.log.events import Draft, Event, EventType, event_of, record_of
 from memory.orchestrator.conversations.log.folding import BASE_EVERY, State
 from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.ports.contract.cells import cells
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCOPE = "conversation:s1"
@@ -110,7 +111,7 @@ def drawn(chance: random.Random, state: State, events: dict[int, Event]) -> Draf
     )
 
 
-@pytest.mark.parametrize("seed", range(10))
+@cells("seed", range(10), shared=True)
 def test_who_begins_at_a_base_knows_what_he_knows_who_has_read_it_all(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - the same logs in every run
     state, events = State.initial(True, NOW), dict[int, Event]()

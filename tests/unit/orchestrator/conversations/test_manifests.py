@@ -61,6 +61,10 @@ STEPS = (
     "owed.settle",
 )
 NUMBERING = ("number.reserve", "number.put")
+FAILS = ("fails_after", pytest.param("fails_before", marks=pytest.mark.nightly))
+"""Who fails before a write leaves what the write before left (docs/decisions/029). The
+simulation of uploads plays both on every run.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +138,7 @@ async def test_of_a_part_only_its_chunks_are_read(world: World) -> None:
     assert [len(call.args[1]) for call in get.call_args_list] == [1]
 
 
-@pytest.mark.parametrize("fails", ["fails_before", "fails_after"])
+@pytest.mark.parametrize("fails", FAILS)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.thorough
@@ -159,7 +163,7 @@ async def test_an_upload_that_fails_leaves_the_old_or_the_new_and_no_room_is_los
     await assert_reserved(engine, TENANT)
 
 
-@pytest.mark.parametrize("fails", ["fails_before", "fails_after"])
+@pytest.mark.parametrize("fails", FAILS)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.thorough
 async def test_a_deletion_that_fails_leaves_all_of_it_or_nothing(world: World, fails: str, step: str) -> None:

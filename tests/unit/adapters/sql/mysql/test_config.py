@@ -23,6 +23,7 @@ from memory.domain.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED
 
 SECRET = "s3cret/word"  # noqa: S105
@@ -68,8 +69,8 @@ def test_every_scheme_builds_a_store(scheme: str) -> None:
     assert isinstance(adapter.build("s", f"{scheme}://host/db", {}), MySqlStore)
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "named"),
+@cells(
+    "url, options, named",
     [
         ("postgresql://host/db", {}, "mysql://"),
         ("mysql:/host/db", {}, "mysql://"),
@@ -85,6 +86,7 @@ def test_every_scheme_builds_a_store(scheme: str) -> None:
         ("mysql://host/db?ssl_mode=maybe", {}, "ssl_mode"),
         ("mysql://host/db?colour=red", {}, "colour"),
     ],
+    shared=True,
 )
 def test_what_is_wrong_is_named_and_the_password_is_not(
     url: str, options: dict[str, Any], named: str
@@ -114,8 +116,8 @@ async def test_certificates_that_are_not_there_are_named_by_their_option() -> No
         await store.open(DECLARED)
 
 
-@pytest.mark.parametrize(
-    ("version", "flavour"),
+@cells(
+    "version, flavour",
     [
         ("10.11.18-MariaDB-0+deb12u1", MARIADB),
         ("5.5.5-10.6.0-MariaDB-log", MARIADB),
@@ -124,6 +126,7 @@ async def test_certificates_that_are_not_there_are_named_by_their_option() -> No
         ("8.4.3-log", MYSQL),
         ("9.1.0", MYSQL),
     ],
+    shared=True,
 )
 def test_the_version_says_what_the_server_is(version: str, flavour: object) -> None:
     assert flavour_of(version, "s") is flavour
@@ -135,8 +138,8 @@ def test_a_server_that_is_too_old_is_refused_by_name(version: str) -> None:
         flavour_of(version, "shop")
 
 
-@pytest.mark.parametrize(
-    ("number", "ours", "retryable"),
+@cells(
+    "number, ours, retryable",
     [
         (1045, ConfigError, False),
         (1049, ConfigError, False),
@@ -153,6 +156,7 @@ def test_a_server_that_is_too_old_is_refused_by_name(version: str) -> None:
         (1064, StoreError, False),
         (1366, StoreError, False),
     ],
+    shared=True,
 )
 def test_the_servers_errors_are_ours_and_quote_nothing(
     number: int, ours: type[Exception], retryable: bool

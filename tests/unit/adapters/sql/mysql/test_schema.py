@@ -15,6 +15,7 @@ from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.naming import TableNames
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import apply_all, fetch_record, hit_ids, id_of, put, query_ids, record
 from memory.ports.query import Eq, In
@@ -263,7 +264,7 @@ async def test_a_collection_declared_otherwise_than_its_table_was_is_refused(
     await other.close()
 
 
-@pytest.mark.parametrize("name", ["memory_partitions", "drop table", "", "x" * 41, "größe"])
+@cells("name", ["memory_partitions", "drop table", "", "x" * 41, "größe"], shared=True)
 def test_a_collection_name_that_no_table_can_have_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="plain ASCII identifier"):
         table_of(Collection(name), MARIADB.collation, TableNames())

@@ -14,6 +14,7 @@ from memory.adapters.sql.postgresql.config import parse
 from memory.adapters.sql.postgresql.errors import translate
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED
 
 SECRET = "s3cret/word"  # noqa: S105
@@ -58,8 +59,8 @@ def test_a_socket_is_named_by_its_directory() -> None:
     assert parse("s", "postgresql:///db?host=/run/postgresql", {}).host == "/run/postgresql"
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "named"),
+@cells(
+    "url, options, named",
     [
         ("mysql://host/db", {}, "postgresql://"),
         ("postgresql:/host/db", {}, "postgresql://"),
@@ -77,6 +78,7 @@ def test_a_socket_is_named_by_its_directory() -> None:
         ("postgresql://host/db?ssl=maybe", {}, "ssl"),
         ("postgresql://host/db?colour=red", {}, "colour"),
     ],
+    shared=True,
 )
 def test_a_wrong_url_or_option_is_refused_by_name(url: str, options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named) as caught:
@@ -128,8 +130,8 @@ def test_claims_are_readable_without_the_driver_and_sqlalchemy() -> None:
     assert answer.stdout == "True []\n"
 
 
-@pytest.mark.parametrize(
-    ("url", "addresses", "session"),
+@cells(
+    "url, addresses, session",
     [
         ("postgresql://u:p@a,b:5433/db", [("a", 5432), ("b", 5433)], "read-write"),
         ("postgresql://u@[::1]:5433,b/db?target_session_attrs=any", [("::1", 5433), ("b", 5432)], "any"),
@@ -138,6 +140,7 @@ def test_claims_are_readable_without_the_driver_and_sqlalchemy() -> None:
         ("postgresql://u@/db?host=a:1,b:2", [("a", 1), ("b", 2)], "read-write"),
         ("postgresql://a:5433/db", [("a", 5433)], "any"),
     ],
+    shared=True,
 )
 def test_hosts_are_read_as_libpq_reads_them(url: str, addresses: list[tuple[str, int]], session: str) -> None:
     config = parse("pg", url, {})

@@ -11,6 +11,7 @@ from memory.adapters.sql.sqlite import adapter
 from memory.adapters.sql.sqlite.config import parse
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import apply_all, fetch_record, put, record, search_hits
 from tests.unit.adapters.sql.sqlite.helping import raw
@@ -27,8 +28,8 @@ def test_options_come_from_the_url_or_apart() -> None:
     assert (config.synchronous, config.busy_timeout, config.cache_bytes) == ("FULL", 2.5, 1000)
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "named"),
+@cells(
+    "url, options, named",
     [
         ("sqlite://a.db", {}, "sqlite:///"),
         ("sqlite:///", {}, "sqlite:///"),
@@ -38,6 +39,7 @@ def test_options_come_from_the_url_or_apart() -> None:
         ("sqlite:///a.db", {"cache_bytes": "many"}, "cache_bytes"),
         ("sqlite:///a.db?colour=red", {}, "colour"),
     ],
+    shared=True,
 )
 def test_a_wrong_url_or_option_is_refused_by_name(url: str, options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):

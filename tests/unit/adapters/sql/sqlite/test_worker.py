@@ -19,6 +19,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.words import Posting, WordIndex
 from memory.adapters.sql.sqlite.worker import Worker, run_synchronously
 from memory.domain.errors import InvalidInput, NotOpen, StoreError, StoreFull, StoreUnavailable
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     HERE,
@@ -166,8 +167,8 @@ def _with_code(kind: type[sqlite3.Error], code: int, text: str = "") -> sqlite3.
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "expected", "retryable"),
+@cells(
+    "error, expected, retryable",
     [
         (_with_code(sqlite3.OperationalError, sqlite3.SQLITE_FULL), StoreFull, False),
         (_with_code(sqlite3.OperationalError, sqlite3.SQLITE_BUSY), StoreUnavailable, True),
@@ -183,6 +184,7 @@ def _with_code(kind: type[sqlite3.Error], code: int, text: str = "") -> sqlite3.
             False,
         ),
     ],
+    shared=True,
 )
 def test_driver_errors_become_ours_also_inside_sqlalchemys(
     error: sqlite3.Error, expected: type[StoreError], retryable: bool
