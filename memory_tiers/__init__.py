@@ -40,6 +40,8 @@ def explain(found: str) -> str:
     )
 
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as `memory.cli.exit_codes` has it."""
 RARELY = 100_000
 """How many new objects make Python look for garbage, where 700 is usual: a command
 makes many, keeps most and ends soon.
@@ -53,9 +55,12 @@ def main() -> None:
     if found is not None:
         sys.stderr.write(explain(found) + "\n")
         sys.exit(IN_THE_WAY)
-    from memory.cli.main import main as command
-
     try:
+        from memory.cli.main import main as command
+
         command()
+    except KeyboardInterrupt:  # before the command line can report it
+        sys.stderr.write("interrupted\n")
+        sys.exit(INTERRUPTED)
     finally:
         gc.freeze()  # the end of a process would look through all there is, for a third of a second

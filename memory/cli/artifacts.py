@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, add_group
-from memory.cli.options import CursorOption
+from memory.cli.options import CursorOption, name_of, write_whole
 from memory.cli.short_ids import id_of, numbers_of
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ async def put(
 
     if file == "-" and path is None:
         raise InvalidInput("path", "is missing: standard input has no name. Set --path")
-    named = path or Path(file).name
+    named = path or name_of(file).name
     kind = media_type or mimetypes.guess_type(named)[0] or ANY_MEDIA_TYPE
     async with cli.memory() as memory:
         stored = await memory.artifacts.put(
@@ -205,11 +204,6 @@ async def _write(pieces: AsyncIterator[bytes], target: Path | None) -> None:
         sys.stdout.buffer.flush()
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name[:200]}.{os.getpid()}.part")
-    try:
-        with partial.open("xb") as file:
-            async for piece in pieces:
-                file.write(piece)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with write_whole(target, binary=True) as file:
+        async for piece in pieces:
+            file.write(piece)

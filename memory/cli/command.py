@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, TypeVar
 import typer
 
 from memory.cli.exit_codes import INTERRUPTED, PIPE_CLOSED
+from memory.cli.options import NO_ROOM
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,7 +146,19 @@ def _console(*, stderr: bool) -> Console:
 
 def write_json(data: object) -> None:
     """Write one JSON document to standard output, in the encoding of that stream."""
-    sys.stdout.write(json.dumps(data, ensure_ascii=not is_utf8(sys.stdout), indent=2, default=str) + "\n")
+    text = json.dumps(data, ensure_ascii=not is_utf8(sys.stdout), indent=2, default=str)
+    if not _is_text(text):  # the name of a file, whose bytes JSON can escape
+        text = json.dumps(data, indent=2, default=str)
+    sys.stdout.write(text + "\n")
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a text came from bytes that are text, not from others."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_utf8(stream: object) -> bool:
@@ -185,6 +198,8 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
 
     Errors are reported in one line. A traceback is printed only with --traceback.
     """
+    if not cli.traceback:
+        _log_in_one_line()
     try:
         result = work()
         if inspect.isawaitable(result):
@@ -197,6 +212,7 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads the output that is still buffered
         return PIPE_CLOSED
     except KeyboardInterrupt:
+        forget_unawaited()
         done = (
             cli.kept[-1]
             if cli.kept
@@ -216,13 +232,41 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
         return fail(cli, exc)
 
 
+def forget_unawaited() -> None:
+    """Leave out the warnings of Python about work that an interrupt left unbegun."""
+    import warnings
+
+    warnings.simplefilter("ignore", RuntimeWarning)
+
+
+def _log_in_one_line() -> None:
+    """Log warnings and errors without tracebacks, if nothing else sets up logging."""
+    import logging
+
+    class OneLine(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            error = record.exc_info[1] if record.exc_info else None
+            return record.getMessage() + (f": {_message(error)}" if isinstance(error, Exception) else "")
+
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(OneLine())
+
+
+def log_tracebacks() -> None:
+    """Log errors with tracebacks, for a command that runs until it is stopped."""
+    import logging
+
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(None)
+
+
 async def _await_work(work: Awaitable[int | None]) -> int | None:
     return await work
 
 
 def fail(cli: Cli, exc: Exception) -> int:
     """Report an error in one line on standard error, with --json as an object too."""
-    from memory.cli.exit_codes import BUG, classify_error
+    from memory.cli.exit_codes import BUG, CONFIG, USAGE, classify_error
 
     code, name = classify_error(exc)
     message = (
@@ -231,6 +275,8 @@ def fail(cli: Cli, exc: Exception) -> int:
         else f"this is a bug: {type(exc).__name__}: {exc} (--traceback shows where; please report it)"
     )
     message += _what_now(cli, exc)
+    if code in (USAGE, CONFIG) and not all(map(_is_text, sys.argv)):
+        message += f". An argument holds bytes that are not {sys.getfilesystemencoding()}: convert it first"
     if cli.traceback:
         import traceback
 
@@ -267,11 +313,9 @@ def _message(exc: Exception) -> str:
 
     if isinstance(exc, InvalidInput):
         exc = in_json_words(exc)
-    text = (
-        f"{exc.filename}: {exc.strerror}"
-        if isinstance(exc, OSError) and exc.filename and exc.strerror
-        else str(exc)
-    )
+    text = str(exc)
+    if isinstance(exc, OSError) and (exc.filename or exc.errno in NO_ROOM):
+        text = f"{exc.filename or 'standard output'}: {exc.strerror}"
     return (
         " ".join("".join(char if char.isprintable() else " " for char in text).split()) or type(exc).__name__
     )

@@ -131,24 +131,13 @@ async def server_memory(cli: Cli) -> AsyncIterator[Memory]:
     So the command works beside a server that owns the store of another tier.
     """
     require_extra()
-    from memory.facade.config.settings import MemoryConfig
     from memory.facade.memory import Memory
     from memory.facade.runtime.store_paths import check_stores_used
     from memory.server.identity.key_store import require_durable
 
     config = cli.settings()
     check_stores_used(config)
-    mid = config.tiers.mid
-    alone = MemoryConfig.load(
-        config,
-        tiers={"short": mid, "mid": mid, "long": mid},
-        routes=[route for route in config.routes if "mid" in route.tiers],
-        embedder="none",
-        promotion=[],
-        retention=[],
-        policies=[],
-    )
-    async with Memory(alone) as memory:
+    async with Memory(config.only_tier("mid")) as memory:
         await require_durable(memory)
         yield memory
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from memory.cli.command import Cli, add_group, is_utf8
-from memory.cli.options import OutputOption, SkipBadOption, open_output
+from memory.cli.options import OutputOption, SkipBadOption, name_of, open_output
 from memory.cli.transfer import open_input, spell_out
 
 GraphScope = Annotated[
@@ -54,7 +53,7 @@ async def import_file(
     with open_input(file) as stream:
         async with cli.memory() as memory:
             try:
-                name = "stdin" if file == "-" else Path(file).name
+                name = name_of(file).name
                 result = await import_graph(
                     KnowledgeGraph(memory, parsed), stream, name=name, skip_bad=skip_bad
                 )

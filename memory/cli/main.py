@@ -36,9 +36,18 @@ from memory.cli import (
     worker,
 )
 from memory.cli import stores as places
-from memory.cli.command import Cli, ConfigOption, JsonOption, TenantOption, TracebackOption, write_json
+from memory.cli.command import (
+    Cli,
+    ConfigOption,
+    JsonOption,
+    TenantOption,
+    TracebackOption,
+    fail,
+    forget_unawaited,
+    write_json,
+)
 from memory.cli.demo import command as demo
-from memory.cli.exit_codes import EPILOG, INTERRUPTED, NOTHING, USAGE
+from memory.cli.exit_codes import EPILOG, INTERRUPTED, NOTHING, PIPE_CLOSED, USAGE
 
 GUESSES = {
     "get read view cat": "show",
@@ -152,7 +161,18 @@ def options(
 
 
 def main() -> None:
-    """Run the command line: the entry point of `memory`."""
+    """Run the command line: the entry point of `memory`.
+
+    An interrupt ends it in one line, also where no command runs yet or any more.
+    """
+    try:
+        _run_app()
+    except KeyboardInterrupt:
+        forget_unawaited()
+        sys.exit(_end(INTERRUPTED, "interrupted", "interrupted", prefix=""))
+
+
+def _run_app() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it, as with >&-
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
@@ -168,7 +188,24 @@ def main() -> None:
         _end(code, "stopped", "stopped, nothing was done", prefix="")
     except _UsageError as exc:
         code = _wrong_usage(exc)
-    sys.exit(code)
+    except SystemExit as exc:  # of Typer and Rich: 1 where the reader of the help has gone
+        code = PIPE_CLOSED if exc.code == 1 else exc.code
+    except OSError as exc:
+        code = fail(Cli(), exc)
+    sys.exit(_flush_output(code))
+
+
+def _flush_output(code: Any) -> Any:
+    """Write what is buffered, and return the exit code: another one if this fails."""
+    try:
+        sys.stdout.flush()
+    except OSError as exc:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing is left to fail when Python ends
+        if isinstance(exc, BrokenPipeError):
+            return PIPE_CLOSED
+        if not code:
+            return fail(Cli(), exc)
+    return code
 
 
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)  # Typer does not export this class

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any, TextIO
+from pathlib import Path, PurePath
+from typing import IO, Annotated, Any
 
 import typer
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of the errors for a file that cannot grow. They do not name the file."""
 
 ScopeOption = Annotated[
     str,
@@ -95,7 +99,7 @@ OutputOption = Annotated[
 
 
 @contextmanager
-def open_output(output: Path | None) -> Iterator[TextIO]:
+def open_output(output: Path | None) -> Iterator[IO[str]]:
     """Open the new file that `OutputOption` names, or standard output.
 
     The file gets its name once it is complete. A command that ends early leaves none.
@@ -109,13 +113,39 @@ def open_output(output: Path | None) -> Iterator[TextIO]:
         raise InvalidInput("--output", f"there is no folder {str(output.parent)!r}. Create it first")
     if output.exists():
         raise InvalidInput("--output", f"{str(output)!r} exists. Name a new file, or delete this one first")
-    partial = output.with_name(f".{output.name[:200]}.{os.getpid()}.part")
+    with write_whole(output) as stream:
+        yield stream
+
+
+@contextmanager
+def write_whole(path: Path, *, binary: bool = False) -> Iterator[IO[Any]]:
+    """Write a file that gets its name once it is complete.
+
+    If anything fails, no part of it is left. Another file of that name is replaced.
+    """
+    partial = path.with_name(f".{path.name[:200]}.{os.getpid()}.part")
     try:
-        with partial.open("x", encoding="utf-8") as stream:
+        with partial.open("xb" if binary else "x", encoding=None if binary else "utf-8") as stream:
             yield stream
-        partial.replace(output)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError as exc:
+        if exc.filename is None and exc.errno in NO_ROOM:
+            raise OSError(exc.errno, exc.strerror, str(path)) from exc
+        raise
     finally:
         partial.unlink(missing_ok=True)
+
+
+def name_of(file: str) -> PurePath:
+    """Return the name of a file whose text may be stored and printed.
+
+    Bytes that are no text are escaped. `-`, standard input, is called stdin.
+    """
+    return PurePath(
+        "stdin" if file == "-" else os.fsencode(Path(file).name).decode(errors="backslashreplace")
+    )
 
 
 def read_text(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from memory.cli.command import Cli, add_commands
+from memory.cli.command import Cli, add_commands, log_tracebacks
 
 EXTRA = ("fastapi", "uvicorn", "jwt", "prometheus_client")
 """Packages of the extra `server`."""
@@ -77,6 +77,7 @@ async def serve(
     from memory.server.run import serve as run
     from memory.server.settings import with_options
 
+    log_tracebacks()
     memory = cli.memory()
     settings = with_options(
         memory.config.server,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memory.cli.command import Cli, add_group, is_utf8
-from memory.cli.options import CursorOption, JsonLinesFile, OutputOption, TagsOption, open_output
+from memory.cli.options import CursorOption, JsonLinesFile, OutputOption, TagsOption, name_of, open_output
 from memory.cli.transfer import open_input, progress
 
 if TYPE_CHECKING:
@@ -286,7 +285,7 @@ async def import_messages(
     from memory.domain.errors import InvalidInput
     from memory.facade.chat_files import import_chat, read_messages
 
-    name = "stdin" if file == "-" else Path(file).name
+    name = name_of(file).name
     if session_id is None and file == "-":
         raise InvalidInput(
             "--id", "is needed for standard input, which has no name; set it to the id of the session"
@@ -309,7 +308,7 @@ async def import_messages(
                     " message is added twice)"
                 ]
 
-            session = session_id or Path(file).stem
+            session = session_id or name_of(file).stem
             result = await import_chat(
                 memory,
                 session,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory.cli.command import Cli, add_commands, add_group
+from memory.cli.options import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,11 +37,10 @@ def init(
             "cannot be combined with init: init always writes memory.toml into the working directory",
         )
     path = Path.cwd() / FILE_NAME
-    try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(TEMPLATE.read_text(encoding="utf-8"))
-    except FileExistsError:
-        raise InvalidInput(FILE_NAME, f"{path} already exists; use --force to replace it") from None
+    if not force and path.exists():
+        raise InvalidInput(FILE_NAME, f"{path} already exists; use --force to replace it")
+    with write_whole(path) as file:
+        file.write(TEMPLATE.read_text(encoding="utf-8"))
     cli.emit(
         {"written": str(path)},
         lambda out: out.print(f"wrote {path}; try: memory doctor", markup=False, soft_wrap=True),

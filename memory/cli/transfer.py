@@ -13,7 +13,14 @@ import typer
 
 from memory.cli.command import Cli, add_commands, is_utf8
 from memory.cli.exit_codes import CONFLICT
-from memory.cli.options import JsonLinesFile, OptionalScope, OutputOption, SkipBadOption, open_output
+from memory.cli.options import (
+    JsonLinesFile,
+    OptionalScope,
+    OutputOption,
+    SkipBadOption,
+    name_of,
+    open_output,
+)
 
 if TYPE_CHECKING:
     from memory.facade.transfer.importer import ImportReport
@@ -97,7 +104,7 @@ async def import_file(
     if scope is not None and session is not None:
         raise InvalidInput("--session", "cannot be combined with --scope; give one of them")
     messages_to = (
-        f"session:{session or Path(file).stem}"
+        f"session:{session or name_of(file).stem}"
         if scope is None and (session is not None or file != "-")
         else None
     )
@@ -121,7 +128,7 @@ async def import_file(
                 try:
                     result = await memory.admin.import_(
                         stream,
-                        name="stdin" if file == "-" else Path(file).name,
+                        name=name_of(file).name,
                         scope=scope,
                         messages_to=messages_to,
                         same_ids=same_ids,

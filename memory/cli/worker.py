@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memory.cli.command import Cli, add_commands
+from memory.cli.command import Cli, add_commands, log_tracebacks
 
 if TYPE_CHECKING:
     from memory.orchestrator.maintenance.sweeps import SweepReport
@@ -69,6 +69,7 @@ async def worker(
     from memory.facade.memory import Memory
     from memory.facade.worker import Worker
 
+    log_tracebacks()
     settings = cli.settings()
     own = settings.model_copy(
         update={"durations": settings.durations.model_copy(update={"sweep_every": timedelta(0)})}

@@ -274,7 +274,7 @@ class Memory(AsyncContext, LoopBound):
                 recall_gate=recalls,
             )
 
-        life = EngineLifecycle(build, given.engine.sweep_every)
+        life = EngineLifecycle(build, given.engine.sweep_every, is_part=given.is_part)
         self._access = Access(given, life, given.tenant)
 
     @property

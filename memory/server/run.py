@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from memory.domain.errors import ConfigError
 from memory.server.connections import protocol_with
 from memory.server.settings import ServerSettings
 
@@ -28,11 +31,26 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        quiet = logging.getLogger("uvicorn.error")
+        quiet.disabled = True  # the error says it
+        try:
+            await super().startup(sockets)
+        except SystemExit as stopped:
+            raise _explain_bind_error(self.config, stopped.__context__) from None
+        finally:
+            quiet.disabled = False
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             scheme = "https" if self.config.is_ssl else "http"
             self._ready(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+
+def _explain_bind_error(config: uvicorn.Config, cause: BaseException | None) -> ConfigError:
+    reason = os.strerror(cause.errno) if isinstance(cause, OSError) and cause.errno else "uvicorn refused"
+    if isinstance(cause, socket.gaierror):
+        reason = "there is no such host"
+    place = f"{config.host}:{config.port}"
+    return ConfigError(f"memory serve: cannot listen on {place}: {reason}. Choose another --host or --port")
 
 
 async def serve(app: FastAPI, settings: ServerSettings, ready: Callable[[str], None], **options: Any) -> None:
@@ -44,6 +62,9 @@ async def serve(app: FastAPI, settings: ServerSettings, ready: Callable[[str], N
         ready: Called with the address, such as `http://127.0.0.1:8080`, once the server
             listens.
         **options: Further options of uvicorn, such as `ssl_certfile`.
+
+    Raises:
+        ConfigError: The address cannot be used.
     """
     config = uvicorn.Config(
         app,

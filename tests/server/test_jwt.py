@@ -163,6 +163,8 @@ async def test_a_weak_token_is_refused_without_a_reason(name: str) -> None:
 async def test_settings_can_ask_for_scopes_and_let_operators_in() -> None:
     with pytest.raises(Unauthenticated):
         await verifier(require_scopes=True).verify(token())
+    admin = await verifier(require_scopes=True).verify(token(role="admin"))
+    assert (admin.role, admin.scopes) == ("admin", None)
     assert (await verifier(roles=("operator",)).verify(token(role="operator"))).role == "operator"
     assert (await verifier(tenant_claim="org").verify(token(org="b"))).tenant == "b"
     assert (await verifier(default_role="writer").verify(token())).role == "writer"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -134,6 +136,20 @@ def test_a_server_that_would_show_the_memory_does_not_start(line: CommandLine) -
         result = CliRunner().invoke(app, ["serve", "--port", "0", *words], env=line.environ)
         assert result.exit_code in (2, 4), result.stderr
         assert problem in result.stderr
+
+
+def test_an_address_that_cannot_be_used_is_one_line(line: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for words, problem in (
+            (["--port", str(port)], f"127.0.0.1:{port}: {os.strerror(errno.EADDRINUSE)}. Choose another"),
+            (["--port", "0", "--host", "192.0.2.1", "--behind-proxy"], "192.0.2.1:0: "),
+        ):
+            line.run("keys", "create", "--role", "operator")
+            result = CliRunner().invoke(app, ["serve", *words], env=line.environ)
+            assert result.exit_code == 4, result.stderr
+            assert problem in result.stderr
+            assert result.stderr.count("\n") == 1
 
 
 def test_keys_are_managed_on_the_command_line(line: CommandLine) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from memory.facade.config.values import Duration
 
@@ -32,13 +32,25 @@ class JwtSettings(BaseModel):
     scopes_claim: Name = "memory_scopes"
     """The claim with a list of scopes and subtrees."""
     require_scopes: bool = False
-    """Refuse tokens without the claim, which otherwise have the whole tenant."""
+    """Refuse readers and writers without the claim: they had the whole tenant."""
     default_role: Role = "reader"
     """The role of tokens without the claim."""
-    roles: tuple[Role, ...] = ("reader", "writer", "admin")
+    roles: Annotated[tuple[Role, ...], Field(min_length=1, validate_default=True)] = (
+        "reader",
+        "writer",
+        "admin",
+    )
     """The roles that a token can give."""
     leeway: Duration = timedelta(seconds=30)
     """How far the clocks of the issuer and the server may differ."""
+
+    @field_validator("roles", mode="after")
+    @classmethod
+    def _have_the_default(cls, value: tuple[Role, ...], info: ValidationInfo) -> tuple[Role, ...]:
+        default = info.data.get("default_role")
+        if default != cls.model_fields["default_role"].default and default not in value:
+            raise ValueError(f"should have default_role, '{default}'")
+        return value
 
     @field_validator("jwks", mode="after")
     @classmethod

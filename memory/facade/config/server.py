@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -66,9 +67,13 @@ class ServerSettings(BaseModel):
 
     def settings_by_name(self) -> dict[str, Any]:
         """Return the values that are set or have a default, for display."""
-        shown = {name: getattr(self, name) for name in type(self).model_fields}
-        return {
-            name: show_duration(value) if isinstance(value, timedelta) else value
-            for name, value in shown.items()
-            if isinstance(value, str | int | float | timedelta | tuple)
-        }
+        return dict(_leaves(self))
+
+
+def _leaves(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of a section and its tables by dotted name."""
+    for name, value in settings:
+        if isinstance(value, BaseModel):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield prefix + name, show_duration(value) if isinstance(value, timedelta) else value

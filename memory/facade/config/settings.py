@@ -7,13 +7,14 @@ where the values come from and which source wins.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -81,7 +82,16 @@ def default_url() -> str:
     return "sqlite:///" + str(Path(platformdirs.user_data_dir("memory-tiers", appauthor=False)) / "memory.db")
 
 
+_VARIABLE = re.compile(r"\$\{\w+\}|^\$\w+$")
+"""A variable as shells and compose files write it. A URL has %7B for a brace."""
+
+
 def _url(value: str) -> str:
+    if _VARIABLE.search(value):
+        raise ValueError(
+            "holds a variable, and no variable is replaced here. Set the whole URL by a variable of its own,"
+            " such as MEMORY__STORES__POSTGRES__URL"
+        )
     if scheme_of(value) is None:
         raise ValueError("is not a URL with a scheme, such as sqlite:///memory.db")
     if mask_url(value) == value and HIDDEN in value:
@@ -92,6 +102,8 @@ def _url(value: str) -> str:
 def _url_or_name(value: str) -> str:
     if not value.strip():
         raise ValueError("must name a store or give a URL")
+    if _VARIABLE.search(value):
+        return _url(value)
     if is_broken_url(value):
         raise ValueError("is not a URL: '://' must follow the scheme, as in sqlite:///memory.db")
     if scheme_of(value):
@@ -455,6 +467,7 @@ class MemoryConfig(BaseModel):
     mcp: McpSection = McpSection()
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+    _is_part: bool = PrivateAttr(default=False)
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -479,6 +492,34 @@ class MemoryConfig(BaseModel):
             ConfigError: For an invalid setting, with its name and source.
         """
         return load(source, settings)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it leaves stores of the memory out; see `only_tier`."""
+        return self._is_part
+
+    def only_tier(self, tier: Literal["short", "mid", "long"]) -> MemoryConfig:
+        """Return a configuration with the stores of one tier, to use its documents.
+
+        A memory of it does no maintenance, which needs the other stores. It does not
+        change or check what its stores note about the others.
+        """
+        part = load(
+            self,
+            {
+                "tiers": dict.fromkeys(TIERS, getattr(self.tiers, tier)),
+                "routes": [
+                    route.model_copy(update={"tiers": TIERS}) for route in self.routes if tier in route.tiers
+                ],
+                "durations": {"sweep_every": "0s"},
+                "embedder": "none",
+                "promotion": [],
+                "retention": [],
+                "policies": [],
+            },
+        )
+        part._is_part = True
+        return part
 
     @field_validator("tenant", mode="after")
     @classmethod
@@ -725,6 +766,7 @@ def load(
     except BadSetting as exc:
         raise ConfigError(f"{origins.near(exc.path)}: {exc}") from None
     config._origins.update({leaf: origins.of(leaf) for leaf in config.leaves()})
+    config._is_part = isinstance(source, MemoryConfig) and source.is_part
     return config
 
 
@@ -770,23 +812,18 @@ def _to_bad_setting(exc: ValidationError) -> BadSetting:
 
 
 def _settings_under(location: tuple[int | str, ...]) -> list[str]:
-    sections: dict[str, type[BaseModel]] = {
-        "embedder": EmbedderSettings,
-        "tiers": Tiers,
-        "routes": RouteConfig,
-        "stores": StoreConfig,
-        "retry": RetrySettings,
-        "breaker": BreakerSettings,
-        "promotion": PromotionRule,
-        "retention": RetentionRule,
-        "quotas": Quota,
-        "durations": Durations,
-        "conversations": ConversationSettings,
-        "search": SearchSettings,
-        "documents": DocumentSettings,
-        "enrichment": EnrichmentSettings,
-        "server": ServerSettings,
-        "mcp": McpSection,
-    }
-    inner = next((str(part) for part in reversed(location) if part in sections), "")
-    return list(sections.get(inner, MemoryConfig).model_fields)
+    """Return the names of the settings in a table of the configuration."""
+    table: type[BaseModel] = MemoryConfig
+    is_name = False  # of a store, which may be called as a setting
+    for part in location:
+        field = None if is_name else table.model_fields.get(str(part))
+        is_name = field is not None and get_origin(field.annotation) is dict
+        table = (field and _model_in(field.annotation)) or table
+    return list(table.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that a type names, such as the one of a list's items."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -14,7 +14,7 @@ The sources, from strongest to weakest:
 
 Tables are merged setting by setting. The list of promotion rules is taken whole from
 the strongest source that has one. A config that is given as URL, database file or
-mapping replaces the file. Relative SQLite paths in a file are relative to its folder.
+mapping replaces the file. Relative paths in a file are relative to its folder.
 
 Only this module reads the environment.
 """
@@ -43,6 +43,13 @@ DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 Another name may be a typing error, and would create an empty database.
 """
 _OTHER_CONFIGS = (".yaml", ".yml", ".json", ".ini", ".cfg", ".conf", ".env", ".tml")
+_PATHS = (
+    ("embedder", "path"),
+    ("server", "tls_cert"),
+    ("server", "tls_key"),
+    ("server", "jwt", "jwks"),
+)
+"""Settings with the path of a file or a folder. `jwks` may also be an address."""
 POINTER = "MEMORY_CONFIG"
 PREFIX = "MEMORY__"
 
@@ -69,10 +76,17 @@ class Origins(dict[str, str]):
         return "default"
 
     def near(self, path: str) -> str:
-        """Return the nearest known origin of an invalid setting."""
-        exact = self.of(path)
-        below = [origin for known, origin in self.items() if _covers(path, known)]
-        return exact if exact != "default" else below[-1] if below else "configuration"
+        """Return the nearest known origin of an invalid setting.
+
+        For a missing setting it is that of another one in the same table.
+        """
+        if (exact := self.of(path)) != "default":
+            return exact
+        while path:
+            if below := [origin for known, origin in self.items() if _covers(path, known)]:
+                return below[-1]
+            path = path.rpartition(".")[0]
+        return "configuration"
 
 
 def gather_settings(
@@ -115,7 +129,12 @@ def _layers(
             return [_file(folder / os.fspath(source)), _environment(environ)]
         return [_environment(environ), Layer(_one_store(url), _constant_origin("argument"))]
     pointed = environ.get(POINTER)
-    if pointed:
+    if pointed is not None:
+        if not pointed.strip():
+            raise ConfigError(
+                f"{POINTER}: is blank, as after a variable that is not set; unset it for the default, or give"
+                " it a value"
+            )
         url = _url_of(pointed, folder)
         return [
             _file(folder / pointed) if url is None else Layer(_one_store(url), _constant_origin(POINTER)),
@@ -275,9 +294,13 @@ def _file(path: Path) -> Layer:
 
 def _make_absolute(tree: Tree, folder: Path) -> None:
     """Make relative paths of a config file absolute, relative to its folder."""
-    stores, routes, embedder = tree.get("stores"), tree.get("routes"), tree.get("embedder")
-    if isinstance(embedder, dict) and isinstance(path := embedder.get("path"), str):
-        embedder["path"] = str(folder / Path(path).expanduser())
+    stores, routes = tree.get("stores"), tree.get("routes")
+    for *tables, name in _PATHS:
+        table: Any = tree
+        for part in tables:
+            table = table.get(part) if isinstance(table, dict) else None
+        if isinstance(table, dict) and isinstance(path := table.get(name), str) and "://" not in path:
+            table[name] = str(folder / Path(path).expanduser()) if path.strip() else path
     holders = [
         tree.get("tiers"),
         *(stores.values() if isinstance(stores, dict) else ()),

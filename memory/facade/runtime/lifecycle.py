@@ -34,8 +34,10 @@ class EngineLifecycle:
     of the process that opened it, every call raises `ForkedProcess`.
     """
 
-    def __init__(self, build: Callable[[], Engine], sweep_every: timedelta) -> None:
+    def __init__(self, build: Callable[[], Engine], sweep_every: timedelta, *, is_part: bool = False) -> None:
         self._build = build
+        self._is_part = is_part
+        """Stores of the memory are left out, so what is missing there says nothing."""
         self._sweep_every = sweep_every
         self._built: Engine | None = None
         self._open: Engine | None = None
@@ -128,8 +130,9 @@ class EngineLifecycle:
         try:
             self._built = self._built or self._build()
             await self._built.open(reindex=reindex)
-            await self._built.store_notes.on_open()
-            await self._built.documents.relocation.on_open()
+            if not self._is_part:
+                await self._built.store_notes.on_open()
+                await self._built.documents.relocation.on_open()
         except BaseException:
             self._disown()
             raise
@@ -177,7 +180,8 @@ class EngineLifecycle:
                 if engine is not None:
                     try:
                         async with asyncio.timeout(PATIENCE):
-                            await engine.store_notes.on_close()
+                            if not self._is_part:
+                                await engine.store_notes.on_close()
                     except Exception as error:  # noqa: BLE001 - a failed note must not prevent closing
                         log.info("the note of which stores hold data was not written: %s", error)
                     await engine.close()

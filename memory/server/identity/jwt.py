@@ -124,7 +124,7 @@ class TokenVerifier:
         if role not in settings.roles:
             raise InvalidInput(settings.role_claim, f"must be one of {', '.join(settings.roles)}")
         named = claims.get(settings.scopes_claim)
-        if named is None and settings.require_scopes:
+        if named is None and settings.require_scopes and role not in ADMINISTRATORS:
             raise InvalidInput(settings.scopes_claim, "is missing")
         if named is not None and (not isinstance(named, list) or not named):
             raise InvalidInput(settings.scopes_claim, "must be a list with at least one scope")

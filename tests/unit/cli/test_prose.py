@@ -152,7 +152,6 @@ def _by_default(folder: Path) -> dict[str, str]:
         "XDG_DATA_HOME": str(folder / "data"),
         "MEMORY__EMBEDDER": "none",
         "COLUMNS": "80",
-        "MEMORY_CONFIG": "",
     }
 
 

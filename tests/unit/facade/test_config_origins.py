@@ -330,3 +330,63 @@ def test_edge_folders_and_files_without_slashes_lie_beside_the_config_file_too(t
     config = load(file, environ={})
     assert config.stores["edge"].url == f"qdrant+edge://{tmp_path}/100%25%20ours/vectors?log_bytes=2000000"
     assert config.stores["main"].url == f"sqlite:///{folder}/main.db"
+
+
+JWT = '[server.jwt]\nissuer = "https://login/"\naudience = "memory"\njwks = "keys.json"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            f'{JWT}rol = "x"\n',
+            r"memory\.toml:5: server\.jwt\.rol: .*'roles'\? \(known: issuer, audience, jwks,",
+        ),
+        ('[server.audit]\nretain = "9d"\n', r"memory\.toml:2: server\.audit\.retain: .*known: reads, keep\)"),
+        ('[stores.retry]\nurl = "memory://"\nulr = 1\n', r"stores\.retry\.ulr: .*did you mean 'url'\?"),
+        (
+            '[stores.a]\nurl = "memory://"\nretry = { tries = 3 }\n',
+            r"stores\.a\.retry\.tries: .*known: attempts, backoff\)",
+        ),
+        ('[server.jwt]\nissuer = "a"\n', r"memory\.toml:2: server\.jwt\.audience: is missing"),
+        (f"{JWT}roles = []\n", r"memory\.toml:5: server\.jwt\.roles: "),
+        (f'{JWT}default_role = "operator"\n', r"server\.jwt\.roles: should have default_role, 'operator'"),
+    ],
+)
+def test_a_wrong_setting_of_a_table_within_a_table_is_named_with_those_of_that_table(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "memory.toml").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        load(environ={}, folder=tmp_path)
+
+
+def test_every_setting_of_the_server_is_shown_and_its_files_lie_beside_the_config_file(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "memory.toml").write_text(
+        f'{JWT}[server.audit]\nkeep = "9d"\n[server]\ntls_cert = "tls/a.pem"\ntls_key = "/srv/a.key"\n'
+    )
+    config = load(environ={}, folder=tmp_path)
+    shown = config.leaves()
+    assert shown["server.audit.keep"] == "9d"
+    assert config.origins["server.audit.keep"] == f"{tmp_path / 'memory.toml'}:6"
+    assert shown["server.jwt.jwks"] == str(tmp_path / "keys.json")
+    assert (shown["server.tls_cert"], shown["server.tls_key"]) == (str(tmp_path / "tls/a.pem"), "/srv/a.key")
+    address = JWT.replace("keys.json", "https://login/keys.json")
+    (tmp_path / "memory.toml").write_text(address)
+    assert load(environ={}, folder=tmp_path).leaves()["server.jwt.jwks"] == "https://login/keys.json"
+
+
+def test_a_blank_variable_with_the_config_is_refused_as_other_blank_ones_are(folder: Path) -> None:
+    for blank in ("", " "):
+        with pytest.raises(ConfigError, match="MEMORY_CONFIG: is blank"):
+            load(environ={"MEMORY_CONFIG": blank}, folder=folder)
+
+
+@pytest.mark.parametrize("url", ["${PG_URL}", "$PG_URL", "postgresql://app:${PG_PASSWORD}@db/agents"])
+def test_a_url_with_a_variable_in_it_is_refused_and_the_right_way_is_named(tmp_path: Path, url: str) -> None:
+    named: dict[str, Any] = {"stores": {"a": {"url": url}}, "tiers": {"mid": "a"}}
+    for given in (named, {"tiers": {"mid": url}}):
+        with pytest.raises(ConfigError, match=r"no variable is replaced here.*MEMORY__STORES__POSTGRES__URL"):
+            load(given, environ={}, folder=tmp_path)

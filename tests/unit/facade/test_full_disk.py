@@ -19,6 +19,8 @@ __all__ = ["small_disk"]
 
 LITTLE = 400_000
 """Bytes: for the log of a deletion."""
+ROOM_TO_BEGIN = 40_960
+"""Bytes: too few for the tables of a new file, whose creation ends in the middle."""
 
 
 def _config(small_disk: Path, backend: str) -> dict[str, Any]:
@@ -68,3 +70,20 @@ async def test_a_memory_on_a_full_disk_opens_and_reads_and_with_a_little_room_it
         assert (await memory.admin.sweep()).ran
         await memory.admin.erase_tenant()
         assert [entry async for entry in memory.entries.iterate()] == []
+
+
+@pytest.mark.parametrize(
+    "backend", [pytest.param(name, marks=marks_of(name), id=name) for name in ("sqlite", "file")]
+)
+async def test_a_new_memory_on_a_full_disk_says_that_the_disk_is_full(small_disk: Path, backend: str) -> None:
+    (small_disk / "of-another-program").write_bytes(
+        b"x" * (shutil.disk_usage(small_disk).free - ROOM_TO_BEGIN)
+    )
+
+    async def begin() -> None:
+        async with Memory(_config(small_disk, backend), embedder="none") as memory:
+            for number in range(20):
+                await memory.write("y" * 60_000, scope="user:ada", key=str(number))
+
+    with pytest.raises(StoreFull, match="Make room on the disk"):
+        await begin()

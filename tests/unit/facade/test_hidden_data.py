@@ -180,3 +180,23 @@ def test_a_file_that_was_one_of_several_stores_is_not_used_alone_in_silence(
     filled(config(tmp_path, "one", "two", "two"))
     (said,) = warned(config(tmp_path, "one", "one", "one"), caplog)
     assert "store 'two' served tiers 'mid', 'long' beside store 'one'" in said
+
+
+@pytest.mark.parametrize("is_routed", [False, True])
+def test_a_memory_of_one_tier_alone_warns_of_nothing_and_leaves_the_notes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_routed: bool
+) -> None:
+    given = config(tmp_path, "short", "mid", "long")
+    if is_routed:
+        given["stores"]["other"] = {"url": f"sqlite:///{tmp_path / 'other'}.db"}
+        given["routes"] = [{"tiers": ["mid"], "store": "other", "tenants": ["globex"]}]
+    filled(given)
+    with BlockingMemory(given) as memory:
+        memory.for_tenant("globex").documents.put("path:keys/", "a", {"n": 1})
+    part = MemoryConfig.load(given).only_tier("mid")
+    assert warned(MemoryConfig.load(part), caplog) == []
+    with BlockingMemory(part) as memory:
+        found = memory.for_tenant("globex").documents.get("path:keys/", "a")
+        assert found is not None
+        assert found.value == {"n": 1}
+    assert warned(given, caplog) == doctor(given) == []

@@ -92,7 +92,7 @@ def make_ready(
             mark_commit(session)
             session.run("COMMIT")
         except BaseException:
-            session.run("ROLLBACK")
+            session.roll_back()
             raise
     return found.tables
 

@@ -64,6 +64,11 @@ class Session:
         self._cursor.execute(sql, values)
         return int(self._cursor.lastrowid or 0)
 
+    def roll_back(self) -> None:
+        """End the transaction, unless SQLite has: it does if the disk becomes full."""
+        if self._cursor.connection.in_transaction:
+            self.run("ROLLBACK")
+
     def run_many(self, sql: str, values: Iterable[Values]) -> int:
         """Execute a statement once per value; return the number of changed rows."""
         self._cursor.executemany(sql, values)
