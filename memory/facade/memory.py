@@ -841,7 +841,7 @@ class Memory(AsyncContext, LoopBound):
             session_id: A session of the user; it needs `include_narrower`.
             as_of: List the entries that were valid at this moment.
             known_at: List the versions that were stored at this moment.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
             include: As in `search`.
 
         Returns:
@@ -882,7 +882,7 @@ class Memory(AsyncContext, LoopBound):
             include_retired: List entries whose validity has ended too. It cannot be
                 combined with `as_of` or `known_at`.
             limit: At most 1,000; 50 by default.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
             include: As in `search`.
 
         Returns:
@@ -965,9 +965,10 @@ class Memory(AsyncContext, LoopBound):
         Args:
             limit: At most this many hits; 10 by default.
             min_relevance: Leave out hits below this relevance. It needs a query.
-            half_life: The age, a `timedelta` or days, in steps of which older entries
-                count less; 90 days by default.
-            decay_floor: The least factor that age applies; 0.5 by default.
+            half_life: A `timedelta` or days; 90 days by default. The score of an entry
+                older than 30 days is multiplied by 0.9. If it is older than one, two or
+                four half-lives, the factor is 0.75, 0.6 or `decay_floor`.
+            decay_floor: The smallest factor for age; 0.5 by default.
             explain: Fill `hit.explanation` and the result's `left_out`.
             expand: Search two paraphrases by the advisor too.
             rerank: Let the reranker, or else the advisor, order the best 25 or more.

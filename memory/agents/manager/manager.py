@@ -756,7 +756,7 @@ def _stores_in_words(names: Sequence[str]) -> str:
 
 
 def _name(session: Session | None, run_id: str) -> _Name:
-    """Return the key of a recording: its session, or its run without a session."""
+    """Return the key of a recording: the id of its session, or else its run."""
     return (False, run_id) if session is None else (True, session.id)
 
 

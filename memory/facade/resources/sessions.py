@@ -222,7 +222,7 @@ class Sessions:
             by: `"created"` orders by the creation, and compares `since` and `until`
                 with it.
             limit: At most 1,000.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
         """
         given = {"subject": user, "agent": agent, "namespace": namespace}
         asked = {
@@ -261,13 +261,13 @@ class Sessions:
             session_id: Only runs that this session started.
             child_id: Only runs of this child session.
             limit: At most 1,000.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
         """
         given = None if run_id is None else validation.identifier("run_id", run_id)
         parent = None if session_id is None else validation.identifier("session_id", session_id)
         if parent is None and self._access.hides:
             raise Forbidden(
-                "session_id", "is missing, and a view of some scopes lists runs of one session only"
+                "session_id", "is needed: a view of some scopes lists the runs of one session at a time"
             )
         asked = asked_runs(
             child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor

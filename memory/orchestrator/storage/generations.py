@@ -129,7 +129,7 @@ class Generations:
         return outcome.number or 0
 
     async def operation(self, partition: Partition, generation: int) -> Record | None:
-        """Return the operation record of the erasure that raised the partition so far.
+        """Return the operation record of the erasure that raised it to this generation.
 
         The result is None once the erasure is forgotten.
         """

@@ -436,7 +436,7 @@ async def test_a_kept_version_under_another_s_number_is_refused(new: Maker) -> N
     lines = await lines_of(here)
     await there.admin.import_(lines, same_ids=True)
     for changes, problem in (
-        ({"content": "forged"}, "version: another one with this number is stored here"),
+        ({"content": "forged"}, "version: another version with this number is stored here"),
         (
             {"replaced_version": version_text(int(lines[0]["version"], 16) + 1)},
             "replaced_version: is later than the version of the entry",
