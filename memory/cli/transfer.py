@@ -16,7 +16,7 @@ from memory.cli.exit_codes import CONFLICT
 from memory.cli.options import JsonLinesFile, OptionalScope, OutputOption, SkipBadOption, open_output
 
 if TYPE_CHECKING:
-    from memory.facade.transfer.importer import ImportReport
+    from memory.domain.import_reports import ImportReport
 
 SHOWN = 5  # the largest number of bad lines that are described
 

@@ -14,7 +14,9 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, check_patch
 from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
+from memory.domain.maintenance_reports import SweepReport
 from memory.domain.scope import Scope, Subtree
+from memory.domain.search_results import EntryPage, MixedResult, SearchResult
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.arguments import (
     UNSET,
@@ -82,10 +84,7 @@ from memory.facade.session_options import draft_of as session_draft
 from memory.facade.write_options import EntryPatch, IfExists, WriteMode, WriteOptions, split_options
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import SHARED, Callback
-from memory.orchestrator.maintenance.sweeps import SweepReport
-from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.requests import RequestMark

@@ -17,7 +17,7 @@ from memory.agents.manager.injection import Injection
 from memory.agents.manager.recording import Attachment, Recording
 from memory.agents.manager.spans import span
 from memory.agents.manager.spool import Buffer, Log, drop_delivered, waiting_sessions
-from memory.agents.manager.stores import NamedStore, StoreEntry, content_of
+from memory.agents.manager.stores import NamedStore, content_of
 from memory.agents.manager.tools import (
     AddTool,
     SearchTool,
@@ -28,6 +28,7 @@ from memory.agents.manager.tools import (
     tool_name,
 )
 from memory.domain import validation
+from memory.domain.agent_results import StoreEntry
 from memory.domain.conflicts import ConflictReport
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, StoreAddFailure

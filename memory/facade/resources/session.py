@@ -13,6 +13,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import SYSTEM, Message, Role
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo, SessionState
 from memory.domain.shapes import export_originals, import_groups, import_message, import_messages
@@ -34,7 +35,6 @@ from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.storage.requests import RequestMark
-from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.compaction_thresholds import MessageThreshold, TurnThreshold, WindowPolicy
 from memory.policies.context import ContextRequest
 from memory.policies.list_compaction import CompactionSettings, summary_of

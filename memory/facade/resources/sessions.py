@@ -9,14 +9,16 @@ from typing import Any, Literal, Unpack
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
+from memory.domain.delegation import Delegation
 from memory.domain.entry import check_expiry, check_title
 from memory.domain.errors import Forbidden, InvalidInput
 from memory.domain.message import Message
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
 from memory.facade.arguments import UNSET, Metadata, Moment, expected_version_of, moment
-from memory.facade.resources.delegation import MOST_DELEGATED, Delegation, delegation
+from memory.facade.resources.delegation import MOST_DELEGATED, delegation
 from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session, delete_once, end_once
 from memory.facade.runtime.access import Access, Scopes
@@ -26,7 +28,6 @@ from memory.facade.session_options import SessionOptions, draft_of
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft, info_of, requested_id
 from memory.orchestrator.storage.requests import RequestMark
-from memory.orchestrator.tiering.promotion import PromotionReport
 
 LIST_LIMIT = 50
 

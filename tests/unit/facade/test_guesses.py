@@ -30,6 +30,7 @@ from memory import (
 )
 from memory.domain import corrections, guesses
 from memory.domain.message import CHANGEABLE, Role
+from memory.domain.search_results import EntryPage, SearchResult
 from memory.domain.session import (
     Compaction,
     Context,
@@ -39,8 +40,6 @@ from memory.domain.session import (
     SessionInfo,
 )
 from memory.domain.task import Run
-from memory.orchestrator.entries.browsing import EntryPage
-from memory.orchestrator.retrieval.search import SearchResult
 from tools.blocking_stub import TWINS
 
 ADA = "user:ada"

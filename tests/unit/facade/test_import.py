@@ -22,11 +22,12 @@ import pytest
 
 from memory import BlockingMemory, Conflict, EntryDraft, InvalidInput, Memory, Provenance, QuotaExceeded
 from memory.domain.ids import new_id
+from memory.domain.import_reports import ImportReport
 from memory.domain.time import micros
 from memory.domain.versions import version_text
 from memory.facade.runtime.access import engine_of
 from memory.facade.transfer import importer
-from memory.facade.transfer.importer import BadFile, ImportReport
+from memory.facade.transfer.importer import BadFile
 from memory.facade.transfer.lines import BadLine
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Everywhere, Query

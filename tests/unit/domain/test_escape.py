@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from memory.commands.escape import escape_text, excerpt_line, one_line, unescape_text
 from memory.commands.parse import commands_in
+from memory.domain.escape import escape_text, excerpt_line, one_line, unescape_text
 
 FRAMES = (
     "/mem",
