@@ -27,8 +27,8 @@ from bench.measure import Figure, report
 from bench.placed import opened
 from bench.retrieval import AT_ONCE, OPEN, Way
 from memory import Memory
+from memory.domain.search_results import FoundEntry
 from memory.facade.runtime.access import engine_of
-from memory.orchestrator.retrieval.search import FoundEntry
 from memory.policies.question import read
 from memory.policies.ranking import calibration
 from memory.policies.ranking.calibration import LEXICAL, Calibration, Constants, EmbedderCalibration

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from memory.agents.manager import NamedStore as NamedStore
     from memory.agents.manager import Recording as Recording
     from memory.agents.manager import SearchTool as SearchTool
-    from memory.agents.manager import StoreEntry as StoreEntry
     from memory.agents.manager import Tool as Tool
     from memory.agents.providers import BufferProvider as BufferProvider
     from memory.agents.providers import CompositeProvider as CompositeProvider
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from memory.agents.providers import SemanticProvider as SemanticProvider
     from memory.agents.providers import SlidingWindowProvider as SlidingWindowProvider
     from memory.agents.providers import SummarizingProvider as SummarizingProvider
+    from memory.domain.agent_results import StoreEntry as StoreEntry
     from memory.domain.artifact import Artifact as Artifact
     from memory.domain.artifact import ArtifactPage as ArtifactPage
     from memory.domain.blocked_source import BlockedSource as BlockedSource
@@ -88,6 +88,9 @@ if TYPE_CHECKING:
     from memory.domain.scope import Subtree as Subtree
     from memory.domain.scopes import ScopeInfo as ScopeInfo
     from memory.domain.scopes import ScopePage as ScopePage
+    from memory.domain.search_results import FoundEntry as FoundEntry
+    from memory.domain.search_results import MixedResult as MixedResult
+    from memory.domain.search_results import SearchResult as SearchResult
     from memory.domain.session import FoundMessage as FoundMessage
     from memory.domain.session import SessionInfo as SessionInfo
     from memory.domain.versions import ABSENT as ABSENT
@@ -97,9 +100,6 @@ if TYPE_CHECKING:
     from memory.facade.scoped import ScopedMemory as ScopedMemory
     from memory.facade.search_options import SearchBoost as SearchBoost
     from memory.facade.search_options import SearchFilter as SearchFilter
-    from memory.orchestrator.retrieval.search import FoundEntry as FoundEntry
-    from memory.orchestrator.retrieval.search import MixedResult as MixedResult
-    from memory.orchestrator.retrieval.search import SearchResult as SearchResult
     from memory.policies.compaction_thresholds import MessageThreshold as MessageThreshold
     from memory.policies.compaction_thresholds import TurnThreshold as TurnThreshold
     from memory.policies.conditions import RuleCondition as RuleCondition
@@ -203,7 +203,6 @@ _HOMES = {
         "NamedStore",
         "Recording",
         "SearchTool",
-        "StoreEntry",
         "Tool",
     ),
     "memory.policies.extraction": ("EveryNTurns", "EveryTurn", "ExtractedFact", "MessageFilter"),
@@ -231,7 +230,8 @@ _HOMES = {
     "memory.facade.resources.session": ("Session",),
     "memory.facade.scoped": ("ScopedMemory",),
     "memory.facade.search_options": ("SearchBoost", "SearchFilter"),
-    "memory.orchestrator.retrieval.search": ("FoundEntry", "MixedResult", "SearchResult"),
+    "memory.domain.agent_results": ("StoreEntry",),
+    "memory.domain.search_results": ("FoundEntry", "MixedResult", "SearchResult"),
     "memory.policies.window_exit": ("ExitedMessages",),
     "memory.policies.list_compaction": ("CompactionSettings",),
     "memory.policies.single_conditions": (

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from memory.domain.entry import Entry
     from memory.domain.scope import Scope, Subtree
+    from memory.domain.search_results import EntryPage
     from memory.domain.session import DeletedEntry
-    from memory.orchestrator.entries.browsing import EntryPage
 
 
 def register(app: typer.Typer) -> None:

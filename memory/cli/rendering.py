@@ -21,8 +21,8 @@ from memory.domain.session import FoundMessage
 from memory.policies.ranking.formatting import percentage
 
 if TYPE_CHECKING:
-    from memory.orchestrator.retrieval.search import FoundEntry
-    from memory.orchestrator.tiering.promotion import PromotionReport
+    from memory.domain.promotion_report import PromotionReport
+    from memory.domain.search_results import FoundEntry
 
 T = TypeVar("T")
 K = TypeVar("K")

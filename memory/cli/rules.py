@@ -11,9 +11,8 @@ from memory.cli.options import EntryId
 from memory.cli.short_ids import id_of
 
 if TYPE_CHECKING:
-    from memory.facade.why_report import WhyReport
-    from memory.orchestrator.maintenance.sweeps import SweepReport
-    from memory.orchestrator.tiering.plan import BlockedAction, Forecast, Plan
+    from memory.domain.maintenance_reports import SweepReport
+    from memory.domain.plan import BlockedAction, Forecast, Plan, WhyReport
 
 
 LISTED = 20

@@ -46,7 +46,7 @@ async def serve(
     tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="The key of the certificate.")] = None,
     behind_proxy: Annotated[
         bool | None,
-        typer.Option("--behind-proxy", help="A proxy before the server ends TLS: any address is allowed."),
+        typer.Option("--behind-proxy", help="A proxy in front terminates TLS: any address is allowed."),
     ] = None,
     access_log: Annotated[
         bool | None,

@@ -9,9 +9,9 @@ import typer
 from memory.cli.command import Cli, add_commands
 
 if TYPE_CHECKING:
-    from memory.facade.reports import Stats, VacuumReport
-    from memory.facade.route_report import RouteReport
-    from memory.orchestrator.maintenance.reindexing import ReindexReport
+    from memory.domain.maintenance_reports import ReindexReport
+    from memory.domain.plan import RouteReport
+    from memory.domain.store_reports import Stats, VacuumReport
 
 
 LISTED = 20

@@ -23,7 +23,7 @@ from memory.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from memory.facade.transfer.importer import ImportReport
+    from memory.domain.import_reports import ImportReport
 
 SHOWN = 5  # the largest number of bad lines that are described
 

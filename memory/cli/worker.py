@@ -13,7 +13,7 @@ import typer
 from memory.cli.command import Cli, add_commands, log_tracebacks
 
 if TYPE_CHECKING:
-    from memory.orchestrator.maintenance.sweeps import SweepReport
+    from memory.domain.maintenance_reports import SweepReport
 
 
 def register(app: typer.Typer) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from memory.commands.command_context import CommandContext
 from memory.commands.parse import Command, commands_in
-from memory.commands.run import Result, answer
+from memory.commands.run import answer
+from memory.domain.agent_results import Result
 
 __all__ = ["Command", "CommandContext", "Result", "answer", "commands_in"]

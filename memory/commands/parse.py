@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from memory.commands.escape import one_line, unescape_text
+from memory.domain.escape import one_line, unescape_text
 
 BEGINS, ENDS = "/mem", "/endmem"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

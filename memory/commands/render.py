@@ -21,10 +21,10 @@ from memory.commands.command_context import (
     ScratchpadContent,
     SearchHits,
 )
-from memory.commands.escape import escape_text, excerpt_line, one_line
 from memory.commands.parse import Command
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
+from memory.domain.escape import escape_text, excerpt_line, one_line
 
 END = "[END MEMORY]"
 SAID_BYTES = 500

@@ -16,11 +16,11 @@ from memory.commands.command_context import (
     CommandContext,
     as_typed,
 )
-from memory.commands.escape import one_line
+from memory.domain.agent_results import Result
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, MemoryTiersError
-from memory.domain.results import ResultMixin
+from memory.domain.escape import one_line
 
 log = logging.getLogger(__name__)
 
@@ -36,21 +36,6 @@ READS = (
     parse.Scratchpad,
 )
 """The commands that change nothing."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Result(ResultMixin):
-    """The answer to one command; `text` is what an agent reads, in its frame.
-
-    `cacheable` says whether the answer may be shown again instead of running the
-    command again. It is false for an error, an incomplete answer, and a command that
-    changes something.
-    """
-
-    command: str
-    text: str
-    is_error: bool
-    cacheable: bool
 
 
 class _CommandError(Exception):

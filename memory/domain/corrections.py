@@ -251,7 +251,7 @@ def unknown_arguments(
     hints = dict.fromkeys(filter(None, (_argument_hint(called, name, accepted, first) for name in names)))
     return WrongArguments(
         ", ".join(names),
-        f"{'is no argument' if one else 'are no arguments'} of"
+        f"{'is not an argument' if one else 'are not arguments'} of"
         f" {place}().{''.join(hints)}{_list_of(accepted)}",
         field=names[0],
     )

@@ -601,7 +601,7 @@ def with_lifetime(given: Mapping[str, Any]) -> dict[str, Any]:
         if refreshes and not isinstance(expires_at, timedelta):
             raise InvalidInput(
                 "refresh_on_read",
-                "needs the time that each read begins anew. Pass expires_at=timedelta(hours=1) too",
+                "needs a length of time that reads restart. Pass expires_at=timedelta(hours=1) too",
             )
         fields["lifetime"] = expires_at if refreshes else None
     elif "expires_at" in fields:

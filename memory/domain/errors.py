@@ -365,7 +365,7 @@ class QuotaExceeded(MemoryTiersError):
         return error
 
     def with_written(self, written: Mapping[int, Any]) -> QuotaExceeded:
-        """Return the error of a call of many that has stored these before."""
+        """Return the error of a call with several items that stored these before."""
         return QuotaExceeded(
             self.quota, self.where, self.measure, self.most, self.held, self.asked, written=written
         )

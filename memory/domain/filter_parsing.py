@@ -194,21 +194,23 @@ def _unknown_operator(name: str, field: str) -> InvalidInput:
     wanted = "$" + name.lstrip("$").lower()
     right = wanted if wanted in OPERATORS else _SYMBOLS.get(name) or _looked_up(_GUESSES, wanted)
     hint = f". Use {right}" if right else did_you_mean(name, OPERATORS)
-    return InvalidInput(f"{field}.{name[:80]}", f"is no operator{hint}. Operators: {', '.join(OPERATORS)}")
+    return InvalidInput(
+        f"{field}.{name[:80]}", f"is not an operator{hint}. Operators: {', '.join(OPERATORS)}"
+    )
 
 
 def _unknown_key(key: str, field: str) -> InvalidInput:
     right = _looked_up(_COMBINING, key.lstrip("$").lower())
     if right:
-        return InvalidInput(f"{field}.{key}", f'is no key of {field}; did you mean {{"{right}": …}}?')
+        return InvalidInput(f"{field}.{key}", f'is not a key of {field}; did you mean {{"{right}": …}}?')
     if key.startswith("$"):
         hint = f". Operators stand below a key: {_EXAMPLE}. Combine filters with {', '.join(COMBINATIONS)}"
-        return InvalidInput(f"{field}.{key[:80]}", f"is no key of {field}{hint}")
+        return InvalidInput(f"{field}.{key[:80]}", f"is not a key of {field}{hint}")
     known = tuple(dict.fromkeys((*SHORT, *FIELDS)))
     close = nearest(key, known, 0.7)
     hint = f"; did you mean '{close}'?" if close else "."
     hint += f" For a key of your own write {{'metadata.{key[:40]}': …}}. Accepted: {', '.join(known)}"
-    return WrongArguments(f"{field}.{key[:80]}", f"is no key of {field}{hint}", field=field)
+    return WrongArguments(f"{field}.{key[:80]}", f"is not a key of {field}{hint}", field=field)
 
 
 def _looked_up(table: Mapping[str, str], name: str) -> str | None:

@@ -393,8 +393,9 @@ def check_path(path: tuple[str, ...]) -> tuple[str, ...]:
         name = ".".join(path)[:80]
         raise InvalidInput(
             f"filter.{name}",
-            f"is no field of an entry{did_you_mean(path[0], FIELDS) if len(path) == 1 else ''}. For a key of"
-            f" your own write 'metadata.{name}' or Filter.metadata({name!r}). Fields: {', '.join(FIELDS)}",
+            f"is not a field of an entry{did_you_mean(path[0], FIELDS) if len(path) == 1 else ''}."
+            f" For a key of your own write 'metadata.{name}' or Filter.metadata({name!r})."
+            f" Fields: {', '.join(FIELDS)}",
         )
     return path
 
@@ -424,7 +425,8 @@ def comparison(path: tuple[str, ...], operator: Operator, value: object) -> Comp
         )
     if path[0] in (*_TEXTS, *_NUMBERS, *_MOMENTS) and operator == "contains":
         raise InvalidInput(
-            field, "is no list, and contains is for lists. Search finds words in a text; `in` takes several"
+            field,
+            "is not a list, and contains is for lists. Search finds words in a text; `in` takes several",
         )
     if operator == "in":
         values = validation.sequence(field, value, at_most=MAX_VALUES)
@@ -491,12 +493,14 @@ def check_kind(part: Filter, kind: Literal["entry", "document"]) -> None:
     """Raise `InvalidInput` if entries, or documents, have no field that it compares."""
     if kind == "entry":
         if names(part, VALUE):
-            raise InvalidInput("filter.value", "is no field of an entry. Documents have values; write data")
+            raise InvalidInput(
+                "filter.value", "is not a field of an entry. Documents have values; write data"
+            )
         return
     for name in (DATA, *FIELDS):
         if name not in DOCUMENT_FIELDS and names(part, name):
             known = ", ".join((METADATA, VALUE, *DOCUMENT_FIELDS))
-            raise InvalidInput(f"filter.{name}", f"is no field of a document. Accepted: {known}")
+            raise InvalidInput(f"filter.{name}", f"is not a field of a document. Accepted: {known}")
 
 
 def is_empty(part: Filter) -> bool:

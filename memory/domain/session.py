@@ -18,8 +18,6 @@ from memory.domain.shapes import ExportedMessages, export_messages
 from memory.domain.versions import ABSENT, ExpectedVersion
 
 STATUSES = ("active", "archived", "ended")
-EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "popped", "erased")
-"""Reasons why a message is no longer in the window. Callers may give other reasons."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -12,15 +12,15 @@ import base64
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from itertools import groupby
 from typing import IO, Any
 
 from memory.domain.errors import InvalidInput
+from memory.domain.import_reports import ChatImport
 from memory.domain.message import SYSTEM, Message, Role, text_of
-from memory.domain.results import ResultMixin, as_json
+from memory.domain.results import as_json
 from memory.domain.session import HistoryItem
 from memory.domain.shapes import export_messages, import_message
 from memory.domain.shapes.content_parts import content_as
@@ -44,22 +44,6 @@ _IN_IDS = ("at", "time", None)
 
 Later names are not, so files that were imported earlier keep their ids.
 """
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ChatImport(ResultMixin):
-    """The result of importing a chat file into a session.
-
-    `messages` is the number of messages read. `new` were appended, and `already_there`
-    were stored before. `left_out` were erased or edited in the session, or their
-    session was deleted; `revive` writes them.
-    """
-
-    session_id: str
-    messages: int
-    new: int
-    left_out: int = 0
-    already_there: int = 0
 
 
 def read_messages(stream: IO[bytes], name: str) -> list[Message]:

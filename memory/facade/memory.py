@@ -14,7 +14,9 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, check_patch
 from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
+from memory.domain.maintenance_reports import SweepReport
 from memory.domain.scope import Scope, Subtree
+from memory.domain.search_results import EntryPage, MixedResult, SearchResult
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.facade.arguments import (
     UNSET,
@@ -82,10 +84,7 @@ from memory.facade.session_options import draft_of as session_draft
 from memory.facade.write_options import EntryPatch, IfExists, WriteMode, WriteOptions, split_options
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import SHARED, Callback
-from memory.orchestrator.maintenance.sweeps import SweepReport
-from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.requests import RequestMark
@@ -841,7 +840,7 @@ class Memory(AsyncContext, LoopBound):
             session_id: A session of the user; it needs `include_narrower`.
             as_of: List the entries that were valid at this moment.
             known_at: List the versions that were stored at this moment.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
             include: As in `search`.
 
         Returns:
@@ -882,7 +881,7 @@ class Memory(AsyncContext, LoopBound):
             include_retired: List entries whose validity has ended too. It cannot be
                 combined with `as_of` or `known_at`.
             limit: At most 1,000; 50 by default.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
             include: As in `search`.
 
         Returns:
@@ -965,9 +964,10 @@ class Memory(AsyncContext, LoopBound):
         Args:
             limit: At most this many hits; 10 by default.
             min_relevance: Leave out hits below this relevance. It needs a query.
-            half_life: The age, a `timedelta` or days, in steps of which older entries
-                count less; 90 days by default.
-            decay_floor: The least factor that age applies; 0.5 by default.
+            half_life: A `timedelta` or days; 90 days by default. The score of an entry
+                older than 30 days is multiplied by 0.9. If it is older than one, two or
+                four half-lives, the factor is 0.75, 0.6 or `decay_floor`.
+            decay_floor: The smallest factor for age; 0.5 by default.
             explain: Fill `hit.explanation` and the result's `left_out`.
             expand: Search two paraphrases by the advisor too.
             rerank: Let the reranker, or else the advisor, order the best 25 or more.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from memory.domain import validation
-from memory.domain.results import ResultMixin
+from memory.domain.plan import RouteReport
 from memory.domain.scope import Scope
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.runtime.build import build_engine
@@ -22,22 +22,6 @@ from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.record import Partition
 from memory.ports.store import Store
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RouteReport(ResultMixin):
-    """The store of a new record, the stores of its copies, and the reasons.
-
-    Each reason is one sentence.
-    """
-
-    collection: str
-    scope: str
-    tier: str
-    store: str
-    replicas: dict[str, str]
-    """The store of each tier that gets a full copy for searches."""
-    because: tuple[str, ...]
 
 
 def explain_route(

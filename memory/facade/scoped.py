@@ -11,6 +11,7 @@ from memory.domain.enrichment import WriteReport
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
 from memory.domain.scope import Scope
+from memory.domain.search_results import EntryPage, MixedResult, SearchResult
 from memory.domain.session import DeletedEntry, ErasedScope
 from memory.facade.arguments import Moment, flag
 from memory.facade.erasure import erase_scope
@@ -24,8 +25,6 @@ from memory.facade.search_options import (
     split_search,
 )
 from memory.facade.write_options import EntryPatch, WriteOptions, split_options
-from memory.orchestrator.entries.browsing import EntryPage
-from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 
 
 @guard_calls

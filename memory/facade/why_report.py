@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from memory.domain.errors import NotFound
 from memory.domain.ids import is_id
-from memory.domain.results import ResultMixin
+from memory.domain.plan import WhyReport
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ENTRIES
-from memory.orchestrator.tiering.plan import Forecast
 from memory.policies.visibility import is_expired
 from memory.ports.record import Key
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class WhyReport(ResultMixin):
-    """The place of an entry, and what the rules will do with it.
-
-    - `next`: the rule that a sweep applies first, if the entry does not change.
-    - `rules`: the forecasts of all rules, in order.
-    - `held`: reasons that keep the entry in place, regardless of rules.
-    """
-
-    entry_id: str
-    scope: str
-    tier: str
-    store: str
-    next: Forecast | None
-    rules: tuple[Forecast, ...]
-    held: tuple[str, ...]
 
 
 async def why(engine: Engine, tenant: str, entry_id: str) -> WhyReport:

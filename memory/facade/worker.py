@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from memory.domain.errors import ForkedProcess
+from memory.domain.maintenance_reports import SweepReport
 from memory.facade.memory import Memory
 from memory.facade.runtime.access import access_of, engine_of
-from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.lease import LOOKS
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from memory.commands.escape import excerpt_line
 from memory.domain.corrections import meant_name
 from memory.domain.errors import WrongArguments
+from memory.domain.escape import excerpt_line
 from memory.domain.model_errors import UNKNOWN, ModelProblem, explain_errors
 
 _SHOWN_BYTES = 60

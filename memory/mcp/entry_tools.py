@@ -208,7 +208,7 @@ class ListArguments(Arguments):
     since: str | None = Field(None, description="Only entries created at or after this moment, ISO 8601.")
     include_retired: bool = Field(False, description="List retired entries too.")
     limit: int = Field(20, ge=1, le=100, description="The most entries of a page.")
-    cursor: str | None = Field(None, description="The cursor of the page before.")
+    cursor: str | None = Field(None, description="The cursor that the previous page returned.")
 
 
 async def list_memories(call: Call, given: ListArguments) -> Answer:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from memory.commands.escape import escape_text, excerpt_line, one_line
 from memory.domain.entry import Entry
+from memory.domain.escape import escape_text, excerpt_line, one_line
 from memory.domain.message import Message
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as ToolListing
 from pydantic import BaseModel
 
-from memory.commands.escape import one_line
 from memory.domain.corrections import did_you_mean
 from memory.domain.error_table import code_of, rule_of
 from memory.domain.errors import InvalidInput, MemoryTiersError
+from memory.domain.escape import one_line
 from memory.domain.model_errors import in_json_words
 from memory.mcp.arguments import check_arguments, input_schema
 from memory.mcp.callers import Caller

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from memory.domain.ids import Randomness
+from memory.domain.maintenance_reports import SweepReport
+from memory.domain.plan import Plan
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope
 from memory.orchestrator.conversations.artifact_references import ArtifactReferences
 from memory.orchestrator.conversations.conversations import Conversations
@@ -41,7 +44,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.maintenance.reindexing import Reindexer
 from memory.orchestrator.maintenance.repair import StoreRepair
 from memory.orchestrator.maintenance.reverting import TAKE_BACK, SourceReverter
-from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
+from memory.orchestrator.maintenance.sweeps import Maintenance
 from memory.orchestrator.maintenance.tenant_erasure import ERASE_SUBTREE, ERASE_TENANT, TenantErasure
 from memory.orchestrator.maintenance.vector_rebuild import VectorRebuild
 from memory.orchestrator.retrieval.advisors import AdvisedSearch
@@ -67,8 +70,8 @@ from memory.orchestrator.storage.word_indexes import WordIndexes
 from memory.orchestrator.tiering.after_writes import AfterWrites
 from memory.orchestrator.tiering.dry_run_due import DryRunDueWork
 from memory.orchestrator.tiering.moves import TierMover
-from memory.orchestrator.tiering.plan import ForecastProvider, Plan, plan_of
-from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
+from memory.orchestrator.tiering.plan import ForecastProvider, plan_of
+from memory.orchestrator.tiering.promotion import Promotion
 from memory.orchestrator.tiering.quotas import Quotas
 from memory.orchestrator.tiering.retention import Retention
 from memory.orchestrator.tiering.rules import RuleEvaluator

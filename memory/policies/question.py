@@ -37,7 +37,7 @@ class Question:
 
     @cached_property
     def stems(self) -> tuple[str, ...]:
-        """The content words for ranking, with names; of a long question the first."""
+        """The content words and names for ranking; the first ones if they are many."""
         return tuple(query_words(self.text)[:MOST_STEMS])
 
     @cached_property

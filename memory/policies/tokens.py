@@ -6,7 +6,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -147,11 +147,6 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
     parts = [] if isinstance(message.content, str) else message.content
     others = sum(1 for part in parts if _text_of_part(part) is None)
     return MESSAGE_TOKENS + counter.count("".join(_texts_of(message))) + others * PART_TOKENS
-
-
-def messages_tokens(messages: Iterable[Message], counter: TokenCounter) -> int:
-    """Return the tokens of a list: the sum of those of its messages."""
-    return sum(message_tokens(message, counter) for message in messages)
 
 
 def tools_tokens(tools: Sequence[Mapping[str, Any]], counter: TokenCounter) -> int:

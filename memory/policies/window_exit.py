@@ -87,7 +87,7 @@ def _draft(made: object, leaving: ExitedMessages) -> EntryDraft:
     if given.get("key") is not None:
         raise InvalidInput(
             "key",
-            "cannot be set on an entry derived from messages, which each call of the callback makes once."
+            "cannot be set on an entry that on_window_exit returns: each is stored exactly once without it."
             " Omit it",
         )
     return _with_origin(EntryDraft(**given), leaving)

@@ -520,7 +520,7 @@ def decode_partition(cursor: str) -> Partition:
     return Partition(tenant, scope)
 
 
-_NO_CURSOR = "is no cursor of such a call. Pass the cursor of its earlier page, unchanged"
+_NO_CURSOR = "is not a cursor of such a call. Pass the cursor of its earlier page, unchanged"
 
 
 def _opaque(value: object) -> str:

@@ -104,7 +104,7 @@ class EntryFields(RequestBody):
     expires_in: float | str | None = Field(
         default=None, description="Seconds, or text such as 2h, in place of expires_at."
     )
-    refresh_on_read: bool = Field(default=False, description="Each read begins the time of expires_in anew.")
+    refresh_on_read: bool = Field(default=False, description="Each read restarts the time of expires_in.")
     artifact_id: Reference | None = Field(default=None, description="A file; 0 or null for none.")
     agent: str | None = None
     run: str | None = None

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 from pydantic import BaseModel, Json, create_model
 
 from memory.domain import validation
+from memory.domain.delegation import DelegatedEntry, Delegation
 from memory.domain.filters import Filter
 from memory.domain.results import as_json
 from memory.domain.scope import Scope, ScopeKind, Subtree
@@ -24,7 +25,6 @@ from memory.domain.session import (
     SessionState,
 )
 from memory.domain.task import RUN_MODES, RUN_STATUSES, TASK_STATUSES
-from memory.facade.resources.delegation import DelegatedEntry, Delegation
 from memory.facade.resources.session import Session
 
 _SCALARS: Final = (bool, int, float, str, type(None))

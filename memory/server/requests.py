@@ -263,11 +263,11 @@ def with_expiry(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an entry with `expires_in` as its `expires_at`.
 
     Raises:
-        Problem: 400 if both are given, or a refresh without the time that begins anew.
+        Problem: 400 if both are given, or a refresh without a length of time.
     """
     fields = dict(given)
     if fields.get("refresh_on_read") and fields.get("expires_in") is None:
-        raise bad_request("refresh_on_read", "needs expires_in, the time that each read begins anew")
+        raise bad_request("refresh_on_read", "needs expires_in, the length of time that reads restart")
     if "expires_in" in fields:
         duration = fields.pop("expires_in")
         if fields.get("expires_at") is not None:

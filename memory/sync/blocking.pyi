@@ -32,21 +32,21 @@ from memory.agents.manager.gates import StoreRecallGate, StoreWriteGate
 from memory.agents.manager.injection import Injection
 from memory.agents.manager.recording import Attachment
 from memory.agents.manager.spool import Spool
-from memory.agents.manager.stores import NamedStore, StoreEntry
+from memory.agents.manager.stores import NamedStore
 from memory.agents.manager.tools import (
     AddTool,
     SearchTool,
 )
 from memory.agents.providers.provider import (
     Messages,
-    ProviderEntry,
 )
 from memory.agents.providers.summarizing import Summariser
 from memory.agents.providers.turn import Emit, Turn
-from memory.commands.run import Result
+from memory.domain.agent_results import ProviderEntry, Result, StoreEntry
 from memory.domain.artifact import Artifact, ArtifactPage
 from memory.domain.blocked_source import BlockedSource, LaterWrites
 from memory.domain.conflicts import ConflictReport
+from memory.domain.delegation import Delegation
 from memory.domain.document import (
     Document,
     DocumentChange,
@@ -63,14 +63,19 @@ from memory.domain.entry import (
     EntryDraft,
     EntryType,
 )
+from memory.domain.import_reports import ImportReport
 from memory.domain.legal_hold import LegalHold
+from memory.domain.maintenance_reports import ReindexReport, RolledBackStore, StoreComparison, SweepReport
 from memory.domain.message import Message, Role
+from memory.domain.plan import Plan, RouteReport, WhyReport
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.provenance import Provenance
 from memory.domain.relation import Density, Expansion, Graph, Relation, RelationPage
 from memory.domain.revert_report import RevertReport
 from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.domain.scopes import ScopePage
 from memory.domain.scratchpad import Scratchpad
+from memory.domain.search_results import EntryPage, MixedResult, SearchResult
 from memory.domain.session import (
     Compaction,
     Context,
@@ -88,6 +93,7 @@ from memory.domain.session import (
 )
 from memory.domain.shapes.tools import ToolFormat
 from memory.domain.short_id import NumberedItem, NumberedKind
+from memory.domain.store_reports import Backup, CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.domain.task import Run, RunPage, Task, TaskPage
 from memory.domain.versions import ExpectedVersion
 from memory.facade.arguments import (
@@ -103,17 +109,14 @@ from memory.facade.memory import (
     Memory,
     ScoreFunction,
 )
-from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade.resources.artifacts import (
     ArtifactRef,
     Data,
 )
 from memory.facade.resources.commands import Profile
-from memory.facade.resources.delegation import Delegation
 from memory.facade.resources.session import (
     MessageLike,
 )
-from memory.facade.route_report import RouteReport
 from memory.facade.runtime.access import (
     Access,
     Scopes,
@@ -126,9 +129,7 @@ from memory.facade.search_options import (
     SearchOptions,
 )
 from memory.facade.session_options import SessionOptions
-from memory.facade.transfer.backups import Backup
-from memory.facade.transfer.importer import ImportReport, Progress, Source
-from memory.facade.why_report import WhyReport
+from memory.facade.transfer.importer import Progress, Source
 from memory.facade.write_options import (
     EntryPatch,
     IfExists,
@@ -139,16 +140,8 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.compaction import Summarise
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.enrichment.conflicts import Resolver
-from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Callback
-from memory.orchestrator.maintenance.reindexing import ReindexReport
-from memory.orchestrator.maintenance.repair import StoreComparison
-from memory.orchestrator.maintenance.sweeps import SweepReport
-from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.deliveries import Consistency
-from memory.orchestrator.storage.rollback_detection import RolledBackStore
-from memory.orchestrator.tiering.plan import Plan
-from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.orchestrator.trust.gates import RecallGate, WriteGate
 from memory.policies.compaction_thresholds import WindowPolicy
 from memory.policies.list_compaction import CompactionSettings

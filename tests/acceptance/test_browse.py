@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memory import BlockingMemory, InvalidInput
+from memory.domain.search_results import EntryPage
 from memory.facade.memory import Memory
-from memory.orchestrator.entries.browsing import EntryPage
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import (
     HOUR,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.commands.escape import unescape_text
+from memory.domain.escape import unescape_text
 from tests.acceptance.conftest import topologies
 from tests.acceptance.support import OTHER_USER, USER
 from tests.support.placings import forget

@@ -11,8 +11,8 @@ import pytest
 
 from memory import Entry, InvalidInput, Memory, StoreUnavailable
 from memory.commands import Result
-from memory.commands.escape import unescape_text
 from memory.commands.run import answer
+from memory.domain.escape import unescape_text
 from memory.domain.scope import Scope
 from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRIES

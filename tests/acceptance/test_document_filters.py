@@ -201,11 +201,11 @@ async def test_a_legal_hold_stops_deletion_by_a_filter(memory: Memory, clock: Cl
 @cells(
     "given, problem",
     [
-        ({"data.n": 1}, r"filter\.data: is no field of a document. Accepted: metadata, value, key"),
-        ({"types": ["user"]}, r"filter\.type: is no field of a document"),
-        ({"title": "a"}, r"filter\.title: is no field of a document"),
+        ({"data.n": 1}, r"filter\.data: is not a field of a document. Accepted: metadata, value, key"),
+        ({"types": ["user"]}, r"filter\.type: is not a field of a document"),
+        ({"title": "a"}, r"filter\.title: is not a field of a document"),
         ({"value": 1}, r"filter\.value: must be a dict"),
-        ({"value.n": {"$gtt": 1}}, r"\$gtt: is no operator"),
+        ({"value.n": {"$gtt": 1}}, r"\$gtt: is not an operator"),
         (3, "filter: must be a Filter or a dict"),
     ],
     shared=True,
@@ -218,9 +218,9 @@ async def test_other_filters_are_refused(memory: Memory, given: Any, problem: st
         with pytest.raises(InvalidInput, match=problem):
             await refused
     for wrong in (Filter.value("n") == 1, {"value.n": 1}):
-        with pytest.raises(InvalidInput, match=r"filter\.value: is no field of an entry"):
+        with pytest.raises(InvalidInput, match=r"filter\.value: is not a field of an entry"):
             await memory.browse(filter=wrong)
-        with pytest.raises(InvalidInput, match=r"filter\.value: is no field of an entry"):
+        with pytest.raises(InvalidInput, match=r"filter\.value: is not a field of an entry"):
             await memory.search("tea", scope=USER, filter=wrong)
-        with pytest.raises(InvalidInput, match=r"filter\.value: is no field of an entry"):
+        with pytest.raises(InvalidInput, match=r"filter\.value: is not a field of an entry"):
             await memory.entries.delete_many(wrong)

@@ -30,7 +30,8 @@ from memory import (
 )
 from memory.domain.errors import ConfigError, Forbidden
 from memory.domain.scope import Scope
-from memory.facade.reports import Examination, examine
+from memory.domain.store_reports import Examination
+from memory.facade.reports import examine
 from memory.facade.runtime.build import build_engine
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
 from memory.ports.contract.cells import cells

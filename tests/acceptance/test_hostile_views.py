@@ -18,7 +18,7 @@ import pytest
 from pydantic import BaseModel
 
 from memory import DocumentDelete, DocumentPut, Memory, Session
-from memory.commands.run import Result
+from memory.domain.agent_results import Result
 from memory.domain.relation import Graph, Relation
 from tests.acceptance.conftest import DEFAULT, _on_servers, asked
 from tests.acceptance.support import DAY, Clock

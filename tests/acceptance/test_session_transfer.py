@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from memory import ExitedMessages, InvalidInput, Memory, NotFound, SessionOwnerMismatch, StoreUnavailable
-from memory.facade.transfer.importer import ImportReport
+from memory.domain.import_reports import ImportReport
 from memory.orchestrator.storage.steps import current_step
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, Clock, stores_of

@@ -429,7 +429,7 @@ async def test_a_page_that_says_remember_is_answered_by_one_call(memory: Memory)
         assert await manager.dispatch("add_memory", asked, provenance=Provenance(source=WEB, run="chat")) == {
             "stored": 1
         }
-        with pytest.raises(InvalidInput, match="is no argument of add_memory"):
+        with pytest.raises(InvalidInput, match="is not an argument of add_memory"):
             await manager.dispatch("add_memory", {**asked, "source": "user"})
         await memory.write("good tea", scope="user:ada", source="user")
         assert len(await manager.search("tea")) == 3

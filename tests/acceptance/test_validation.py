@@ -286,7 +286,7 @@ BAD_DRAFTS: dict[str, tuple[dict[str, Any] | str, str]] = {
     "a text": ("text", r"drafts\[1\]: must be an EntryDraft"),
     "no scope": ({"content": "x"}, r"drafts\[1\]\.scope: is missing"),
     "a number": ({"content": 5, "scope": USER}, r"drafts\[1\]\.content: must be text"),
-    "unknown": ({"content": "x", "scope": USER, "foo": 1}, r"drafts\[1\]\.foo: is no argument"),
+    "unknown": ({"content": "x", "scope": USER, "foo": 1}, r"drafts\[1\]\.foo: is not an argument"),
     "a mode": ({"content": "x", "scope": USER, "if_exists": "keep"}, r"drafts\[1\]\.if_exists: 'keep' needs"),
     "inside": (
         {"content": "x", "scope": USER, "metadata": {"a": len}},

@@ -81,3 +81,16 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     assert sorted(name for name in named if not any((base / name).exists() for base in bases)) == []
     assert len(named) >= 40
     assert len(text.splitlines()) < 200
+
+
+def test_results_of_calls_are_in_the_domain() -> None:
+    """So that servers describe them without the engine behind them."""
+    elsewhere = [
+        f"{path.relative_to(REPOSITORY)}: {node.name}"
+        for path in sorted((REPOSITORY / "memory").rglob("*.py"))
+        if "domain" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and re.search(r"ResultMixin|Answer\[", "".join(map(ast.unparse, node.bases)))
+    ]
+    assert not elsewhere

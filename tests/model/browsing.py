@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory import Memory
-from memory.orchestrator.entries.browsing import EntryPage
+from memory.domain.search_results import EntryPage
 from tests.model import check
 from tests.model.model import Asked, Model, Version
 from tests.model.mutants import Method, mutant

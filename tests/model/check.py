@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
+from memory.domain.maintenance_reports import SweepReport
 from memory.domain.versions import version_text
 from memory.facade.runtime.access import engine_of
-from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.collections import (
     ARTIFACTS,
     DOCUMENTS,

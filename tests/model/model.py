@@ -22,7 +22,7 @@ from tests.model.words import owned
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
-    from memory.orchestrator.tiering.promotion import PromotionReport
+    from memory.domain.promotion_report import PromotionReport
     from tests.model.sessions.talk import Talk
     from tests.model.sessions.talks import Talks
 

@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from memory import Memory, Session
+from memory.domain.search_results import EntryPage, SearchResult
 from memory.facade.memory import NOUNS
 from memory.facade.resources.admin import Admin
 from memory.facade.resources.entries import Entries
@@ -19,12 +20,10 @@ from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.resources.relations import Relations
 from memory.facade.resources.sessions import Sessions
 from memory.facade.runtime.access import access_of
-from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.maintenance.sweeps import Maintenance
-from memory.orchestrator.retrieval.search import SearchResult
 from memory.orchestrator.tiering.promotion import Promotion
 from memory.orchestrator.tiering.quotas import Quotas
 from memory.orchestrator.tiering.retention import Retention
@@ -202,7 +201,7 @@ async def a_history_leaves_out_the_first_version(whole: Method, entries: Entries
 async def the_end_of_a_session_moves_nothing_yet_says_so(
     whole: Method, sessions: Sessions, session_id: str
 ) -> Any:
-    from memory.orchestrator.tiering.promotion import PromotionReport
+    from memory.domain.promotion_report import PromotionReport
 
     return PromotionReport()
 
@@ -223,7 +222,7 @@ async def another_tenants_entry_is_shown(whole: Method, memory: Memory, entry_id
 
 @mutant("admin.sweep")
 async def a_sweep_forgets_nothing(whole: Method, admin: Admin) -> Any:
-    from memory.orchestrator.maintenance.sweeps import SweepReport
+    from memory.domain.maintenance_reports import SweepReport
 
     return SweepReport()
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from memory.domain.errors import LegalHoldActive
+from memory.domain.plan import Plan
+from memory.domain.promotion_report import PromotionReport
 from memory.facade.resources.admin import Admin
 from memory.facade.resources.legal_holds import LegalHolds
 from memory.orchestrator.entries.derivation import Derivation
@@ -15,8 +17,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.maintenance.sweeps import Maintenance
 from memory.orchestrator.storage.budgets import BudgetExhausted
-from memory.orchestrator.tiering.plan import Plan
-from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
+from memory.orchestrator.tiering.promotion import Promotion
 from memory.orchestrator.tiering.quotas import Quotas
 from memory.orchestrator.tiering.retention import Retention, RetentionBatch
 from tests.model.mutants import Method, mutant

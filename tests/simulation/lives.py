@@ -21,12 +21,12 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import MemoryTiersError, StoreError, TooMuchContention
+from memory.domain.maintenance_reports import SweepReport
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.memory import Memory
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.topology import Topology
 from memory.ports.capabilities import Capabilities
 from memory.ports.store import Store

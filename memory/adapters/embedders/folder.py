@@ -245,7 +245,8 @@ def _pooling(folder: Path, said: Mapping[str, Any]) -> str:
 def _digest(model: Path, tokenizer: Path, said: str) -> str:
     """Digest everything that determines the vectors.
 
-    That is the model with any weight files beside it, the tokenizer, and `said`.
+    These are the model with any weight files beside it, the tokenizer, and `said`: the
+    settings.
     """
     whole = blake2b(said.encode(), digest_size=8)
     for file in [*sorted(model.parent.glob(f"{model.name}*")), tokenizer]:

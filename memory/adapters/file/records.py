@@ -242,9 +242,9 @@ class Records:
         return content is None or content in copies
 
     def _bad_file(self, place: Place) -> str:
-        """Return the record's file; if it is missing, the previous version's.
+        """Return the file of an unreadable record, to report it.
 
-        That one is then unreadable, too.
+        If the record's file is missing, that is the file of its previous version.
         """
         return place.file if self._disk.exists(place.table.parts, place.file) else place.backup
 

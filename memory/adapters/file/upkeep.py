@@ -20,7 +20,7 @@ from memory.ports.store import Audit
 
 
 class Upkeep:
-    """One call. `deadline` returns the time until which a step waits for the lock."""
+    """One run of upkeep. `deadline` returns until when a step may wait for the lock."""
 
     def __init__(self, library: Library, deadline: Callable[[], float]) -> None:
         self._library, self._deadline = library, deadline

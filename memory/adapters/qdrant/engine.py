@@ -195,7 +195,7 @@ class Engine(Protocol):
 
     @property
     def epoch(self) -> str:
-        """Run of an engine that loses data when it ends; empty for others."""
+        """An id of this run, if the data end with the run; empty for other engines."""
         ...
 
     async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:

@@ -310,7 +310,8 @@ class TextBounds:
 def escape_text(text: str) -> bytes:
     """Return the beginning of the index members of a text.
 
-    Its order is that of the code points, also with what follows it in members.
+    Members are in the order of the code points of their texts, although each member has
+    more bytes after the text.
     """
     return text.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\xff")
 

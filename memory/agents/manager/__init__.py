@@ -5,8 +5,9 @@ from memory.agents.manager.injection import Injection
 from memory.agents.manager.manager import MemoryManager
 from memory.agents.manager.plain_files import JsonStore, MarkdownStore
 from memory.agents.manager.recording import Recording
-from memory.agents.manager.stores import MemoryStore, NamedStore, StoreEntry
+from memory.agents.manager.stores import MemoryStore, NamedStore
 from memory.agents.manager.tools import AddTool, SearchTool, Tool
+from memory.domain.agent_results import StoreEntry
 from memory.policies.extraction import EveryNTurns, EveryTurn, ExtractedFact, MessageFilter
 
 __all__ = [

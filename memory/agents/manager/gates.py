@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from memory.agents.manager.stores import NamedStore, StoreEntry
+from memory.agents.manager.stores import NamedStore
+from memory.domain.agent_results import StoreEntry
 from memory.domain.conflicts import ConflictReport
 from memory.domain.errors import RejectedByGate
 from memory.domain.provenance import Provenance

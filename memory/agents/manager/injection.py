@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from memory.agents.manager.stores import StoreEntry
 from memory.domain import validation
+from memory.domain.agent_results import StoreEntry
 from memory.domain.errors import ForkedProcess, InvalidInput
 from memory.facade.arguments import length
 from memory.facade.search_options import least_relevance

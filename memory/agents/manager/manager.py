@@ -17,7 +17,7 @@ from memory.agents.manager.injection import Injection
 from memory.agents.manager.recording import Attachment, Recording
 from memory.agents.manager.spans import span
 from memory.agents.manager.spool import Buffer, Log, drop_delivered, waiting_sessions
-from memory.agents.manager.stores import NamedStore, StoreEntry, content_of
+from memory.agents.manager.stores import NamedStore, content_of
 from memory.agents.manager.tools import (
     AddTool,
     SearchTool,
@@ -28,6 +28,7 @@ from memory.agents.manager.tools import (
     tool_name,
 )
 from memory.domain import validation
+from memory.domain.agent_results import StoreEntry
 from memory.domain.conflicts import ConflictReport
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, StoreAddFailure
@@ -756,7 +757,7 @@ def _stores_in_words(names: Sequence[str]) -> str:
 
 
 def _name(session: Session | None, run_id: str) -> _Name:
-    """Return the key of a recording: its session, or its run without a session."""
+    """Return the key of a recording: the id of its session, or else its run."""
     return (False, run_id) if session is None else (True, session.id)
 
 

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from memory.agents.manager.stores import StoreEntry, content_of
+from memory.agents.manager.stores import content_of
 from memory.domain import validation
+from memory.domain.agent_results import StoreEntry
 from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.ports.local_paths import absolute_path
 

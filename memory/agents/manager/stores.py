@@ -11,33 +11,20 @@ from typing import Any
 
 from memory.agents.manager.extraction import Extraction, resolve_extraction
 from memory.domain import validation
+from memory.domain.agent_results import StoreEntry
 from memory.domain.conflicts import ConflictReport
 from memory.domain.entry import Entry
 from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
-from memory.domain.results import ResultMixin
+from memory.domain.search_results import FoundEntry
 from memory.facade.memory import Memory
 from memory.facade.runtime.access import Access, access_of, engine_of
 from memory.facade.scoped import ScopedMemory
 from memory.orchestrator.enrichment.conflicts import Resolver
-from memory.orchestrator.retrieval.search import FoundEntry
 from memory.orchestrator.storage.callbacks import invoke
 
 LIMIT = 3
 """The limit of a search if neither the caller nor the store sets one."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class StoreEntry(ResultMixin):
-    """A result of a store. The manager sets `store_name`."""
-
-    content: str
-    store_name: str | None = None
-    metadata: dict[str, Any] | None = None
-    score: None = None
-    """Always None: results of several stores are concatenated, without a sort key."""
-    relevance: float | None = None
-    """How well the entry answers, from 0 to 1; None if the store does not say."""
 
 
 class MemoryStore:

@@ -36,7 +36,7 @@ class Tool:
         known = self.parameters["properties"]
         for name in arguments:
             if name not in known:
-                raise InvalidInput(name, f"is no argument of {self.name}; there are {', '.join(known)}")
+                raise InvalidInput(name, f"is not an argument of {self.name}; there are {', '.join(known)}")
         for name in self.parameters.get("required", ()):
             if name not in arguments:
                 raise InvalidInput(name, f"is missing: {self.name} needs it")

@@ -5,11 +5,12 @@ They run on any store.
 
 from memory.agents.providers.buffer import BufferProvider
 from memory.agents.providers.composite import CompositeProvider
-from memory.agents.providers.provider import Provider, ProviderEntry, SessionProvider
+from memory.agents.providers.provider import Provider, SessionProvider
 from memory.agents.providers.semantic import SemanticProvider
 from memory.agents.providers.sliding import SlidingWindowProvider
 from memory.agents.providers.summarizing import SummarizingProvider, SummaryRequest
 from memory.agents.providers.turn import Turn, turn_of
+from memory.domain.agent_results import ProviderEntry
 
 __all__ = [
     "BufferProvider",

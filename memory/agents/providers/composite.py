@@ -12,7 +12,6 @@ from memory.agents.providers.provider import (
     HELD,
     Messages,
     Provider,
-    ProviderEntry,
     SessionProvider,
     read_asked,
     storable_messages,
@@ -20,6 +19,7 @@ from memory.agents.providers.provider import (
 )
 from memory.agents.providers.turn import DEFAULT, TurnMixin, described_as, written_new
 from memory.domain import validation
+from memory.domain.agent_results import ProviderEntry
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, ProviderFailure
 from memory.domain.message import Message

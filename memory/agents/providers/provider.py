@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from memory.agents.providers.turn import DEFAULT, TurnMixin, described_as
 from memory.domain import validation
+from memory.domain.agent_results import ProviderEntry
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import Message, Role
-from memory.domain.results import ResultMixin
 from memory.domain.session import SessionInfo
-from memory.domain.shapes import export_messages, import_message, import_messages
+from memory.domain.shapes import import_message, import_messages
 from memory.facade.memory import Memory
 from memory.facade.resources.session import MessageLike, Session
 from memory.facade.runtime.access import MAX_QUERY_BYTES, access_of, engine_of
@@ -62,37 +62,6 @@ class Provider(Protocol):
         tags: Sequence[str] = (),
         agent: str | None = None,
     ) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ProviderEntry(ResultMixin):
-    """One session of a provider.
-
-    `id` and `created_at` stay the same when the session is written again; `tags` and
-    `agent` are those of the latest write. `accessed_at` is the time of the last read.
-    `token_count` counts the messages without a summary.
-    """
-
-    id: str
-    session_id: str
-    messages: list[Message]
-    created_at: datetime
-    accessed_at: datetime | None = None
-    agent: str | None = None
-    tags: list[str] = field(default_factory=list)
-    token_count: int | None = None
-
-    def to(
-        self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
-    ) -> list[dict[str, Any]]:
-        """Return the messages in a format; see `memory.formats.export_messages`.
-
-        Args:
-            format: `"openai"`, `"anthropic"`, `"langchain"` or `"plain"`.
-            foreign_reasoning: As in `export_messages`.
-            strict: As in `export_messages`.
-        """
-        return export_messages(self.messages, format, foreign_reasoning=foreign_reasoning, strict=strict)
 
 
 @dataclass(slots=True)

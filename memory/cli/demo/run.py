@@ -16,12 +16,12 @@ from typing import Any
 
 from memory.cli.stores import stats_json
 from memory.domain.entry import Entry
+from memory.domain.promotion_report import KeptEntry, MovedEntry
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.domain.versions import version_text
 from memory.facade.memory import Memory
 from memory.facade.transfer.lines import ImportOptions, MessageLine, read
-from memory.orchestrator.tiering.promotion import KeptEntry, MovedEntry
 from memory.ports.clock import system_clock
 from memory.ports.text import query_words, words
 

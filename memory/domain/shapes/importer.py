@@ -132,7 +132,7 @@ def import_messages(
 def import_groups(
     given: Sequence[object], field: str = "message", *, format: str = "auto"
 ) -> list[list[Message]]:
-    """Convert a list of messages like `import_messages`, one list for each of them."""
+    """Convert like `import_messages`, and return a list of messages for each item."""
     found: list[list[Message]] = []
     for number, one in enumerate(given):
         try:
@@ -315,9 +315,9 @@ def _dump_model(one: Any) -> Any:
 def _copy_fields(given: Mapping[Any, Any], *, keeps_all: bool = False) -> Fields:
     """Return a checked copy of the fields.
 
-    Texts over 64 KiB may have 32 MiB in total, and all other fields 1 MiB. A time may
-    be a datetime, which is checked when it is taken. With `keeps_all`, a value that
-    JSON cannot hold is refused wherever it is.
+    Texts over 64 KiB may have 32 MiB in total, and all other fields 1 MiB. The time
+    of the message may be a datetime, which is checked later. With `keeps_all`, a value
+    that JSON cannot hold is refused in every place.
     """
     named = None if keeps_all else validation.named_moment(given)
     moments = {named: given[named]} if named is not None and isinstance(given[named], datetime) else {}

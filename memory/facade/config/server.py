@@ -55,7 +55,7 @@ class ServerSettings(BaseModel):
     tls_key: str | None = None
     """The file of the certificate's key."""
     behind_proxy: bool = False
-    """A proxy before the server ends TLS, so it may listen on any address."""
+    """A proxy in front of the server terminates TLS, so any address is allowed."""
     jwt: JwtSettings | None = None
     """Tokens of an identity provider; none are accepted by default."""
     audit: AuditSettings = AuditSettings()

@@ -222,9 +222,7 @@ def _environment(environ: Mapping[str, str]) -> Layer:
         for part in parts[:-1]:
             branch = branch.setdefault(part, {})
             if not isinstance(branch, dict):
-                raise ConfigError(
-                    f"{variable}: '{part}' is already given a value of its own by another variable"
-                )
+                raise ConfigError(f"{variable}: '{part}' is already set by another variable")
         branch[parts[-1]] = _read_variable(variable, environ[variable])
     return Layer(
         tree,

@@ -11,29 +11,27 @@ from memory.domain import validation
 from memory.domain.blocked_source import BlockedSource, LaterWrites
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
+from memory.domain.import_reports import ImportReport
+from memory.domain.maintenance_reports import ReindexReport, RolledBackStore, StoreComparison, SweepReport
+from memory.domain.plan import Plan, RouteReport, WhyReport
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.revert_report import RevertReport
 from memory.domain.scope import Scope, Subtree
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
+from memory.domain.store_reports import Backup, CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade import reports
 from memory.facade.arguments import Moment, flag, id_of, ids_of, moment, scope_of, scope_or_subtree, user_of
 from memory.facade.erasure import erase_scope, would_erase_tenant, would_erase_user
-from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade.resources import source_blocking
 from memory.facade.resources.legal_holds import LegalHolds
-from memory.facade.route_report import RouteReport, explain_route
+from memory.facade.route_report import explain_route
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import FilterInput, filter_of
-from memory.facade.transfer.backups import Backup, back_up
+from memory.facade.transfer.backups import back_up
 from memory.facade.transfer.exporter import lines_of
-from memory.facade.transfer.importer import Import, ImportReport, Progress, Source, open_source
-from memory.facade.why_report import WhyReport, why
-from memory.orchestrator.maintenance.reindexing import ReindexReport
-from memory.orchestrator.maintenance.repair import StoreComparison
-from memory.orchestrator.maintenance.sweeps import SweepReport
-from memory.orchestrator.storage.rollback_detection import RolledBackStore
-from memory.orchestrator.tiering.plan import Plan
-from memory.orchestrator.tiering.promotion import PromotionReport
+from memory.facade.transfer.importer import Import, Progress, Source, open_source
+from memory.facade.why_report import why
 from memory.policies.routing import TIERS
 
 

@@ -18,6 +18,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, StoreError
 from memory.domain.relation import Relation
 from memory.domain.scope import Scope, Subtree
+from memory.domain.search_results import FoundEntry, SearchResult
 from memory.domain.short_id import NumberedItem, NumberedKind
 from memory.facade.resources.artifacts import Artifacts
 from memory.facade.resources.relations import Relations
@@ -27,7 +28,6 @@ from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.view_results import hide_outside
 from memory.facade.write_options import WriteOptions
 from memory.orchestrator.entries.short_ids import reference_of
-from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.policies.entry_query import where_of
 from memory.policies.ranking.constants import MIN_RELEVANCE

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypedDict
 
-from memory.commands.run import Result, answer
+from memory.commands.run import answer
 from memory.commands.schema import DESCRIPTION, NAME, PARAMETERS
 from memory.domain import validation
+from memory.domain.agent_results import Result
 from memory.domain.corrections import explain_guesses
 from memory.domain.enrichment import PASSES
 from memory.domain.errors import InvalidInput, MemoryTiersError, RequestIdReused

@@ -456,7 +456,7 @@ class Documents:
             scope: A subtree such as `Scope.path("threads").subtree()`, or its text.
             values: Read the values and the metadata too; see `list`.
             limit: At most this many documents: 1 to 1,000, and 100 by default.
-            cursor: The `cursor` of the page before.
+            cursor: The `cursor` that the previous page returned.
         """
         return await self._page(scope, KeyRange(only=check_key(key)), limit, cursor, values=values)
 
@@ -498,7 +498,7 @@ class Documents:
             values: Read the values and the metadata too. A page then ends early once
                 its values have 8 MiB.
             limit: At most this many documents: 1 to 1,000, and 100 by default.
-            cursor: The `cursor` of the page before.
+            cursor: The `cursor` that the previous page returned.
         """
         keys = _key_range(prefix, start, stop)
         return await self._page(
@@ -694,7 +694,7 @@ async def _put_request(put: DocumentPut) -> PutRequest:
     expected = check_expectation(put.expected_version, put.if_exists)
     lifetime = None if put.expires_in is None else length("expires_in", put.expires_in)
     if flag("refresh_on_read", put.refresh_on_read) and lifetime is None:
-        raise InvalidInput("refresh_on_read", "needs expires_in, the time that each read begins anew")
+        raise InvalidInput("refresh_on_read", "needs expires_in, the length of time that reads restart")
     scope, key = scope_of(put.scope).text, check_key(put.key)
     try:
         value = check_value(put.value, at_once=CHECKED_AT_ONCE)

@@ -125,7 +125,7 @@ class Runs:
         Args:
             child_id: Only runs of this child session.
             limit: At most 1,000.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
         """
         asked = asked_runs(
             child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor

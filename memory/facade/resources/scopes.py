@@ -50,7 +50,8 @@ class ScopeListing:
             max_depth: Show paths with more labels than this as one path with so many,
                 counted with everything below it.
             limit: At most this many scopes: 1 to 1,000, and 100 by default.
-            cursor: The `cursor` of the page before. Keep the other arguments the same.
+            cursor: The `cursor` that the previous page returned. Keep the other
+                arguments the same.
 
         Raises:
             StoreUnavailable: A store did not answer.

@@ -13,6 +13,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import SYSTEM, Message, Role
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope
 from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo, SessionState
 from memory.domain.shapes import export_originals, import_groups, import_message, import_messages
@@ -34,7 +35,6 @@ from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.storage.requests import RequestMark
-from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.compaction_thresholds import MessageThreshold, TurnThreshold, WindowPolicy
 from memory.policies.context import ContextRequest
 from memory.policies.list_compaction import CompactionSettings, summary_of
@@ -719,10 +719,11 @@ class Session:
             roles: Only messages of these roles.
             summaries: Include summaries.
             archived_by: The id of a compaction: only the messages that it archived.
-            order: By the places of the messages. A message that was only in the window
-                and entered the history later keeps its place, with a higher number.
+            order: `"oldest"` or `"newest"` first, by the places of the messages. A
+                message that entered the history late, after it was only in the window,
+                has its old place and a higher number.
             limit: At most 1,000.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
         """
         asked = HistoryQuery(
             ids=(
@@ -1094,7 +1095,9 @@ def _with_ids(
 def _state_change(state: object, expected_version: object) -> StateChange | None:
     if state is None:
         if expected_version is not None:
-            raise InvalidInput("expected_version", "is the version of the state. Pass the change as state=")
+            raise InvalidInput(
+                "expected_version", "is checked only with a new state. Pass state= too, or omit it"
+            )
         return None
     return StateChange(
         validation.json_object("state", state, max_bytes=MAX_STATE_BYTES), check_expected(expected_version)

@@ -9,14 +9,16 @@ from typing import Any, Literal, Unpack
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
+from memory.domain.delegation import Delegation
 from memory.domain.entry import check_expiry, check_title
 from memory.domain.errors import Forbidden, InvalidInput
 from memory.domain.message import Message
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
 from memory.facade.arguments import UNSET, Metadata, Moment, expected_version_of, moment
-from memory.facade.resources.delegation import MOST_DELEGATED, Delegation, delegation
+from memory.facade.resources.delegation import MOST_DELEGATED, delegation
 from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session, delete_once, end_once
 from memory.facade.runtime.access import Access, Scopes
@@ -26,7 +28,6 @@ from memory.facade.session_options import SessionOptions, draft_of
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft, info_of, requested_id
 from memory.orchestrator.storage.requests import RequestMark
-from memory.orchestrator.tiering.promotion import PromotionReport
 
 LIST_LIMIT = 50
 
@@ -222,7 +223,7 @@ class Sessions:
             by: `"created"` orders by the creation, and compares `since` and `until`
                 with it.
             limit: At most 1,000.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
         """
         given = {"subject": user, "agent": agent, "namespace": namespace}
         asked = {
@@ -261,13 +262,13 @@ class Sessions:
             session_id: Only runs that this session started.
             child_id: Only runs of this child session.
             limit: At most 1,000.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
         """
         given = None if run_id is None else validation.identifier("run_id", run_id)
         parent = None if session_id is None else validation.identifier("session_id", session_id)
         if parent is None and self._access.hides:
             raise Forbidden(
-                "session_id", "is missing, and a view of some scopes lists runs of one session only"
+                "session_id", "is needed: a view of some scopes lists the runs of one session at a time"
             )
         asked = asked_runs(
             child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor

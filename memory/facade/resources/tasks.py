@@ -116,7 +116,7 @@ class Tasks:
             parent_id: Only parts of this task. None lists the tasks that are part of no
                 other.
             limit: At most 1,000.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
         """
         asked: list[Condition] = (
             [] if status is None else [Eq("status", validation.one_of("status", status, TASK_STATUSES))]

@@ -45,6 +45,7 @@ from memory.domain.provenance import (
 )
 from memory.domain.provenance import origin as origin_text
 from memory.domain.scope import Scope, ScopeKind, Subtree
+from memory.domain.search_results import EntryPage, FoundEntry, SearchResult
 from memory.domain.session import DeletedEntry, FoundMessages
 from memory.domain.versions import stored_version, version_conflict, version_text
 from memory.domain.view import View, ViewRole
@@ -100,10 +101,8 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
-from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.upserts import UpsertCall, UpsertMode
 from memory.orchestrator.entries.writing import gone_error
-from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
 from memory.orchestrator.storage.callbacks import invoke
 from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of

@@ -142,7 +142,7 @@ def guard_calls(kind: type[C]) -> type[C]:
 
 
 def check_call(view: View, called: str) -> None:
-    """Raise `Forbidden` if a view does not have a call."""
+    """Raise `Forbidden` if a view does not offer a call."""
     call = CALLS[called]
     name = f"{called[0].lower()}{called[1:]}"
     if call is ViewCall.STORES and view.is_restricted:

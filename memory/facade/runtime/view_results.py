@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memory.domain.entry import Entry
 from memory.domain.errors import MemoryTiersError
 from memory.domain.ids import is_id
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.provenance import parts_of
 from memory.domain.session import DeletedEntries, DeletedEntry, ErasedScope
-from memory.orchestrator.tiering.promotion import PromotionReport
 
 if TYPE_CHECKING:
     from memory.facade.runtime.access import Access

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from memory.domain.errors import ConfigError, InvalidInput
-from memory.domain.results import ResultMixin
+from memory.domain.store_reports import Backup, RestoreReport
 from memory.facade.config.settings import MemoryConfig
 from memory.facade.config.values import scheme_of
 from memory.facade.runtime.build import adapter_for
@@ -24,25 +23,6 @@ class _Tools(Protocol):
     def back_up(self, store: str, file: Path, to: Path) -> int: ...
 
     def restore(self, store: str, source: Path, file: Path, *, replace: bool) -> Path | None: ...
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Backup(ResultMixin):
-    """A finished backup: its `file` and its size in `bytes`."""
-
-    file: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RestoreReport(ResultMixin):
-    """A finished restore of the memory's `file`.
-
-    `kept` is the new path of the file that it replaced; None if it replaced none.
-    """
-
-    file: str
-    kept: str | None
 
 
 async def back_up(config: MemoryConfig, file: str | PathLike[str]) -> Backup:

@@ -26,7 +26,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from itertools import islice
@@ -46,7 +46,7 @@ from memory.domain.errors import (
     SessionOwnerMismatch,
 )
 from memory.domain.ids import is_id, keyed_id
-from memory.domain.results import ResultMixin
+from memory.domain.import_reports import ImportReport
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.domain.versions import version_text
@@ -99,40 +99,6 @@ Linked = TypeVar("Linked", MessageLine, VersionLine)
 """An item that may point to an artifact."""
 Progress: TypeAlias = Callable[[int, int], None]
 """Called after each batch with the number of stored lines and the total."""
-
-
-@dataclass(repr=False)
-class ImportReport(ResultMixin):
-    """The result of an import, in numbers of lines.
-
-    - `messages`: entries and messages that were read. `imported` of them were written
-      now; `already_there` and `deleted_earlier` were imported before.
-    - `versions`, `relations`, `sessions`, `events` of their logs, `artifacts`,
-      `documents` and `other_records`: written now.
-    - `versions_left_out`: kept versions whose entries got new ids.
-    - `skipped_lines`: bad lines that were left out.
-    - `refused_lines`: lines whose id is taken or belongs elsewhere.
-    - `unlinked_lines`: entries whose artifact was not imported, so they point to none.
-    - `problems`: the reasons, for at most 1,000 lines.
-    """
-
-    file: str
-    messages: int = 0
-    imported: int = 0
-    already_there: int = 0
-    deleted_earlier: int = 0
-    versions: int = 0
-    versions_left_out: int = 0
-    relations: int = 0
-    sessions: int = 0
-    events: int = 0
-    artifacts: int = 0
-    documents: int = 0
-    other_records: int = 0
-    skipped_lines: list[int] = field(default_factory=list)
-    refused_lines: list[int] = field(default_factory=list)
-    unlinked_lines: list[int] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
 
 
 class BadFile(BadLine):

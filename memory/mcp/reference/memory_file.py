@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import IO, Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
 from memory.domain.errors import InvalidInput
+from memory.domain.import_reports import GraphImportReport
 from memory.domain.model_errors import explain_errors, show_value
-from memory.domain.results import ResultMixin
 from memory.facade.transfer.importer import SPELLED_OUT, BadFile, Source, open_source
 from memory.facade.transfer.lines import BadLine, objects
 from memory.mcp.reference.graph import KnowledgeGraph
@@ -34,25 +33,6 @@ KINDS: Mapping[Any, tuple[TypeAdapter[Any], Callable[[Any], dict[str, Any]]]] = 
 """The types of lines: how each is read, and the draft of its entry."""
 Line: TypeAlias = tuple[str, Any]
 """The type of a line, and its entity or relation."""
-
-
-@dataclass(repr=False)
-class GraphImportReport(ResultMixin):
-    """The result of an import, in numbers.
-
-    `entities`, `relations` and `observations` were stored now; the observations are
-    those that existing entities got. `already_there` counts the lines that changed
-    nothing. `skipped_lines` are bad lines that were left out. `problems` has their
-    reasons, for at most 1,000 lines.
-    """
-
-    file: str
-    entities: int = 0
-    relations: int = 0
-    observations: int = 0
-    already_there: int = 0
-    skipped_lines: list[int] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
 
 
 async def import_graph(

@@ -154,9 +154,10 @@ class PartitionIndexes:
     async def candidates(self, store: Store, asked: Candidates, lacking: AnswerGaps) -> CandidateColumns:
         """Return the store's candidates.
 
-        In partitions with an index, the index selects them, and the store applies no
-        more of the filter than the index. In the others, the store is asked unchanged.
-        `lacking` records the age of the indexes.
+        In partitions with an index, the index selects the candidates. The store then
+        applies only the parts of the filter that the index can apply too. In other
+        partitions the store gets the whole question. `lacking` records the age of the
+        indexes.
         """
         views = self._views(store, asked)
         if not views:
@@ -411,7 +412,7 @@ def _where(*places: _Place) -> Partitions | Under:
 
 
 def _meet(where: Where, place: _Place) -> bool:
-    """Return whether a query may be about records of an index's place."""
+    """Return whether a query may find records in the place of an index."""
     if isinstance(place, Partition):
         return covers(where, place)
     if isinstance(where, Partitions):

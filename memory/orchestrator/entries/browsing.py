@@ -11,13 +11,13 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.filters import Filter
-from memory.domain.results import Answer
 from memory.domain.scope import Scope, Subtree
+from memory.domain.search_results import EntryPage
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SEQUENCE
 from memory.orchestrator.storage.entry_records import entry_of
@@ -46,36 +46,6 @@ _FIRST_ID, _LAST_ID = "00000000-0000-8000-8000-000000000000", "ffffffff-ffff-8ff
 _LAST_SEQUENCE = 2**62
 Place: TypeAlias = tuple[datetime, int, str]
 """The moment of an entry, its sequence and its id, by which listings are ordered."""
-
-
-class EntryPage(Answer[Entry]):
-    """Entries found, in order.
-
-    `degraded` names stores that failed. `cursor` continues after the last entry, and is
-    None at the end. `withheld` is the number of entries that the recall gate withheld
-    on the way.
-    """
-
-    said_as: ClassVar[str] = "entries"
-    cursor: str | None
-
-    def __init__(
-        self,
-        found: Sequence[Entry] = (),
-        degraded: Iterable[str] = (),
-        cursor: str | None = None,
-        withheld: int = 0,
-    ) -> None:
-        super().__init__(found, degraded)
-        self.cursor = cursor
-        self.withheld = withheld
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            **super().to_dict(),
-            "cursor": self.cursor,
-            **({"withheld": self.withheld} if self.withheld else {}),
-        }
 
 
 class EntryBrowser:

@@ -365,7 +365,7 @@ class Erasure:
         return came
 
     def deletion(self, collection: Collection, record: Record, store: Store, version: int) -> Delete:
-        """Return the write that deletes a record at home in this store.
+        """Return the write that deletes a record whose primary store this is.
 
         It is a tombstone of this version. Its pending steps delete the record's
         dependents.
@@ -743,7 +743,8 @@ class Erasure:
     async def _end(self, operation: Record) -> None:
         """Note that the erasure has been carried out, and complete its other steps.
 
-        It is watched if a store needs that, and then remembered.
+        If a store cannot refuse late writes by itself, the record stays WATCHED for a
+        while. After that it is REMEMBERED.
         """
         needs_watch = any(not store.capabilities.fenced for store in self._placement.topology.stores)
         ended = await self._becomes(

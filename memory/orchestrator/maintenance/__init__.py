@@ -4,7 +4,6 @@ It imports `tiering` and the packages below it.
 """
 
 __all__ = [
-    "reindexing",
     "repair",
     "sweeps",
 ]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from memory.domain.errors import StoreError
-from memory.domain.results import ResultMixin
+from memory.domain.maintenance_reports import ReindexReport
 from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.passages import PassageBuilder
@@ -39,22 +39,6 @@ COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 """The roles whose vectors are compared with queries, now or after their arrival."""
 
 Progress: TypeAlias = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ReindexReport(ResultMixin):
-    """The result of a reindex.
-
-    `made` counts the vectors that this call made, including those of copies. If `ended`
-    is true, none is left, and the stores accept only this embedder. Otherwise the call
-    can be repeated: `left` counts the remaining records, and `waiting` says why.
-    """
-
-    model: str
-    ended: bool
-    made: int
-    left: int = 0
-    waiting: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from memory.domain.errors import LegalHoldActive, StoreError, TooMuchContention
-from memory.domain.results import ResultMixin
+from memory.domain.maintenance_reports import LostWrite, RolledBackStore, StoreComparison
 from memory.domain.time import moment
 from memory.orchestrator.conversations.blobs.balances import RESERVATIONS_SCOPE, Balances
 from memory.orchestrator.entries.orphans import parents_of
@@ -34,7 +34,7 @@ from memory.orchestrator.storage.outbox import (
 )
 from memory.orchestrator.storage.past_versions import same_life
 from memory.orchestrator.storage.placement import Placement, rejection_error
-from memory.orchestrator.storage.rollback_detection import RollbackDetector, RolledBackStore
+from memory.orchestrator.storage.rollback_detection import RollbackDetector
 from memory.orchestrator.storage.split import SplitStore
 from memory.orchestrator.storage.standings import Difference, DifferenceKind, Rows, WasSetBack, difference
 from memory.orchestrator.storage.topology import leaves_of
@@ -56,38 +56,6 @@ LIVE = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
 Progress: TypeAlias = Callable[[int, int], None]
 Step: TypeAlias = Put | Delete | Release | Annotate
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class LostWrite(ResultMixin):
-    """An acknowledged write that no store has any more, or not in its last version."""
-
-    tenant: str
-    id: str
-    said: str
-
-
-@dataclass(slots=True, repr=False)
-class StoreComparison(ResultMixin):
-    """The result of a comparison of the stores, and of the balances of artifacts.
-
-    `entries` counts the entries that were compared. `differs` counts the differences by
-    kind. With `repair`, all were repaired except those in `left`, with a sentence for
-    each. `lost` lists losses that cannot be restored, and `unknown` says what else may
-    be lost. `error` says why the comparison ended early.
-    """
-
-    entries: int = 0
-    differs: dict[str, int] = field(default_factory=dict)
-    repaired: bool = False
-    lost: list[LostWrite] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    unknown: tuple[str, ...] = ()
-    error: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return not self.error and not self.left and (self.repaired or not self.differs)
 
 
 class StoreRepair:

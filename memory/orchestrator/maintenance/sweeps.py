@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from memory.domain.errors import LegalHoldActive, StoreError, StoreUnavailable
-from memory.domain.results import ResultMixin
+from memory.domain.maintenance_reports import SweepReport
+from memory.domain.promotion_report import PromotionReport
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.entries.orphans import OrphanCollector
 from memory.orchestrator.erasure.erasure import Erasure
@@ -32,7 +32,7 @@ from memory.orchestrator.storage.rounds import Round
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of, refuse_away
 from memory.orchestrator.tiering.moves import MoveResult, TierMover
-from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
+from memory.orchestrator.tiering.promotion import Promotion
 from memory.orchestrator.tiering.retention import Retention, RetentionReport
 from memory.ports.collections import Collection
 from memory.ports.due import LEFT, DuePage, DueReason, DueRow
@@ -48,53 +48,6 @@ READ_AT_ONCE = 50
 
 Each may be large, and may carry as much of its past.
 """
-
-
-@dataclass(slots=True, repr=False)
-class SweepReport(ResultMixin):
-    """The result of one sweep.
-
-    `ran` is false if another process holds the lease, or if the archive does not
-    answer. `more` says that there was more to do than the budget allowed. The next
-    sweep continues there. `waiting` lists work that a store prevented. `stays` lists
-    problems that need an operator: records that a tier refuses, and steps that a store
-    refuses or that a newer version of the library left.
-
-    `healed` counts scopes in which a store was behind the others. `reindexed` counts
-    vectors that were renewed after a reindex. By rules of retention, `deleted` counts
-    entries and sessions, `ended` counts sessions, and `dropped_versions` kept versions.
-    `held` counts records that stay because of a legal hold.
-    """
-
-    ran: bool = True
-    more: bool = False
-    finished: int = 0
-    still_owed: int = 0
-    removed_copies: int = 0
-    purged: int = 0
-    dropped_relations: int = 0
-    moved: int = 0
-    expired: int = 0
-    deleted: int = 0
-    ended: int = 0
-    dropped_versions: int = 0
-    held: int = 0
-    repeated_erasures: int = 0
-    forgotten_scopes: int = 0
-    healed: int = 0
-    reindexed: int = 0
-    waiting: tuple[str, ...] = ()
-    stays: tuple[str, ...] = ()
-
-    @property
-    def outcome(self) -> str:
-        """The worst result: "stays", "waiting", "elsewhere", "more" or "done".
-
-        "elsewhere" means that the sweep did not run.
-        """
-        if self.stays or self.waiting:
-            return "stays" if self.stays else "waiting"
-        return "elsewhere" if not self.ran else "more" if self.more else "done"
 
 
 class Watcher(Protocol):

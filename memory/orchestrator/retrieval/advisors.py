@@ -15,17 +15,17 @@ from typing import TypeVar
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError
+from memory.domain.search_results import Expansion, Found, FoundEntry, Rerank, SearchResult
 from memory.domain.session import HistoryItem
 from memory.orchestrator.retrieval.choosing import initial_width
-from memory.orchestrator.retrieval.search import EntrySearch, Found, FoundEntry, SearchResult
+from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.concurrency import both_at_once, each_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.policies import expansion, rerank
 from memory.policies.advisor_prompts import read_reply
 from memory.policies.entry_query import EntryQuery
-from memory.policies.expansion import Expansion
 from memory.policies.ranking.fusion import RRF_K
-from memory.policies.rerank import FINE, FIRST, Rerank, Stage
+from memory.policies.rerank import FINE, FIRST, Stage
 from memory.ports.advisor import Advisor, Reranker
 
 log = logging.getLogger(__name__)

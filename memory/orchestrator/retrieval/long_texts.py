@@ -141,7 +141,7 @@ class LongTexts:
 def nearer(
     found: CandidateColumns, near: bytes, parts: Mapping[str, Sequence[FoundPassage]]
 ) -> tuple[CandidateColumns, dict[str, int]]:
-    """Return the columns without `said`, each record with its nearest vector.
+    """Return the columns without the field `SAID`, each record with its nearest vector.
 
     That is the vector of a passage if it is nearer than the record's own. The second
     result has the numbers of those parts. Passages of an earlier text do not count.

@@ -7,13 +7,11 @@ or erased. A store that fails is left out and named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
-from memory.domain.corrections import explain_subscripts
-from memory.domain.entry import Entry
-from memory.domain.results import Answer, ResultMixin, as_json
+from memory.domain.search_results import Found, FoundEntry, MixedResult, SearchResult
 from memory.domain.session import FoundMessage
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
@@ -43,10 +41,8 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.policies.entry_filters import satisfies
 from memory.policies.entry_query import EntryQuery
-from memory.policies.expansion import Expansion
 from memory.policies.passage_splitting import fine_spans_of
 from memory.policies.question import Question, read
-from memory.policies.rerank import Rerank
 from memory.policies.visibility import predicate_of
 from memory.ports.candidates import CandidateColumns, concatenate
 from memory.ports.query import MAX_LIMIT
@@ -55,88 +51,6 @@ from memory.ports.store import Store
 
 if TYPE_CHECKING:
     from memory.policies.ranking.order import Value
-
-T = TypeVar("T")
-
-
-@explain_subscripts
-@dataclass(frozen=True, slots=True, repr=False)
-class FoundEntry(ResultMixin):
-    """One search hit.
-
-    `explanation` is filled by `explain=True`. It has the parts of `score` and
-    `relevance`, and the ranks by words and by meaning. It also names the location of
-    the entry and the nearest part of a long text. For a store without a vector index it
-    also has the age in seconds of the vectors that selected the candidates
-    (`vectors_age`).
-    """
-
-    entry: Entry
-    score: float | None
-    """The final sort key. It does not increase within one result, and cannot be
-    compared across queries. None when browsing.
-    """
-    explanation: dict[str, Any] = field(default_factory=dict)
-    relevance: float | None = None
-    """How well the entry answers, from 0 to 1, comparable across queries. Preferences
-    and age do not count. None when browsing, or if the embedder has no calibration.
-    """
-
-    @property
-    def content(self) -> str:
-        """The text of the entry."""
-        return self.entry.content
-
-    @property
-    def id(self) -> str:
-        """The id of the entry."""
-        return self.entry.id
-
-
-Found: TypeAlias = FoundEntry | FoundMessage
-
-
-class Results(Answer[T]):
-    """Hits, best first.
-
-    `degraded` names stores and advisors that failed. If the search explains, `left_out`
-    has the candidates that are not shown, by reason. `withheld` is the number of
-    entries that the recall gate withheld. `expansion` and `rerank` report on these
-    steps if they were requested.
-    """
-
-    def __init__(
-        self,
-        found: Sequence[T] = (),
-        degraded: Iterable[str] = (),
-        left_out: Mapping[str, Any] | None = None,
-        *,
-        expansion: Expansion | None = None,
-        rerank: Rerank | None = None,
-        withheld: int = 0,
-    ) -> None:
-        super().__init__(found, degraded)
-        self.withheld = withheld
-        self.left_out = dict(left_out or {})
-        self.expansion = expansion
-        self.rerank = rerank
-
-    def to_dict(self) -> dict[str, Any]:
-        told = {
-            "left_out": self.left_out,
-            "expansion": self.expansion,
-            "rerank": self.rerank,
-            "withheld": self.withheld,
-        }
-        return super().to_dict() | {name: as_json(value) for name, value in told.items() if value}
-
-
-class SearchResult(Results[FoundEntry]):
-    """Entries that a search found. See `Results`."""
-
-
-class MixedResult(Results[Found]):
-    """Entries and messages that a search found, in one order. See `Results`."""
 
 
 class EntrySearch:

@@ -23,10 +23,11 @@ from datetime import datetime
 
 from memory.domain import ids
 from memory.domain.errors import StoreError, StoreUnavailable
+from memory.domain.maintenance_reports import RolledBackStore
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import OPERATIONS, SYSTEM_TENANT
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.rollback_detection import RollbackDetector, RolledBackStore
+from memory.orchestrator.storage.rollback_detection import RollbackDetector
 from memory.orchestrator.storage.steps import step
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Ge, Gt, Lt, Query, within
@@ -129,7 +130,7 @@ class Generations:
         return outcome.number or 0
 
     async def operation(self, partition: Partition, generation: int) -> Record | None:
-        """Return the operation record of the erasure that raised the partition so far.
+        """Return the operation record of the erasure that raised it to this generation.
 
         The result is None once the erasure is forgotten.
         """

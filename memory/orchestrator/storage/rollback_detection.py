@@ -21,7 +21,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
-from memory.domain.results import ResultMixin
+from memory.domain.maintenance_reports import RolledBackStore
 from memory.domain.time import moment
 from memory.orchestrator.storage.collections import SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.storage.placement import Placement
@@ -34,29 +34,6 @@ log = logging.getLogger(__name__)
 
 NOTED_EVERY = timedelta(minutes=5)
 KEY = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "seen"))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class RolledBackStore(ResultMixin):
-    """A store that was rolled back.
-
-    `to` is the version that its own note had when the rollback was found; 0 if there
-    was no note. `seen` is the version that others had seen, and `found` is when it was
-    found.
-    """
-
-    store: str
-    to: int
-    seen: int
-    found: int
-
-    def __str__(self) -> str:
-        said = (
-            f"to its state at {_minute(self.to)} or soon after"
-            if self.to
-            else "to a state before its first note, or replaced by an empty store"
-        )
-        return f"store '{self.store}' was restored {said}; at {_minute(self.seen)} it held later data"
 
 
 @dataclass(slots=True)
@@ -296,7 +273,3 @@ def _behind(notes: Mapping[Store, _Note], known: _MergedNotes) -> dict[Store, in
         store: known.seen_of(note.id, store.name, empty=not note.version) for store, note in notes.items()
     }
     return {store: version for store, version in seen.items() if notes[store].version < version}
-
-
-def _minute(version: int) -> str:
-    return f"{moment(version):%Y-%m-%d %H:%M} UTC"

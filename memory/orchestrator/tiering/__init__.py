@@ -7,7 +7,6 @@ It imports `enrichment` and the packages below it.
 __all__ = [
     "after_writes",
     "moves",
-    "plan",
     "promotion",
     "quotas",
     "retention",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from memory.domain.entry import Entry
 from memory.domain.errors import (
@@ -18,7 +18,8 @@ from memory.domain.errors import (
     StoreUnavailable,
 )
 from memory.domain.ids import is_id
-from memory.domain.results import ResultMixin
+from memory.domain.plan import Forecast
+from memory.domain.promotion_report import CopiedEntry, KeptEntry, MovedEntry, PromotionReport
 from memory.domain.scope import Scope
 from memory.orchestrator.entries.accesses import Accesses
 from memory.orchestrator.entries.admission import NewEntry
@@ -30,7 +31,7 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import UNDONE
 from memory.orchestrator.tiering.dry_run_moves import DryRunMoves, StayReason
 from memory.orchestrator.tiering.moves import MOST_AT_ONCE, MoveResult, TierMover
-from memory.orchestrator.tiering.plan import Forecast, PlanBuilder
+from memory.orchestrator.tiering.plan import PlanBuilder
 from memory.orchestrator.tiering.rules import EvaluationGaps, RuleEvaluator, RuleMatch
 from memory.policies.conditions import first_moment
 from memory.policies.promotion import USER, CustomRule, Decision, PromotionRule, Rule
@@ -41,59 +42,6 @@ from memory.ports.record import Key, Partition, Record, Role
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class MovedEntry(ResultMixin):
-    entry_id: str
-    from_tier: str
-    to_tier: str
-    rule: str
-    because: str
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class KeptEntry(ResultMixin):
-    entry_id: str
-    tier: str
-    because: str
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class CopiedEntry(ResultMixin):
-    entry_id: str
-    copy_id: str
-    to_scope: str
-    rule: str
-    because: str
-
-
-@dataclass(slots=True, repr=False)
-class PromotionReport(ResultMixin):
-    """Which entries moved or were copied, by which rule, and which stayed and why.
-
-    `waiting` names stores that did not answer: their entries were not checked, or
-    entries could not move to them. At the end of a session `derived` lists the ids of
-    the entries that this call made of the session's messages. `waiting` then also says
-    why others were not made yet, and names entries with a pending step.
-    """
-
-    moved: list[MovedEntry] = field(default_factory=list)
-    kept: list[KeptEntry] = field(default_factory=list)
-    waiting: list[str] = field(default_factory=list)
-    derived: list[str] = field(default_factory=list)
-    copied: list[CopiedEntry] = field(default_factory=list)
-
-    @classmethod
-    def from_dict(cls, said: Mapping[str, Any]) -> PromotionReport:
-        """Return the report from the result of `to_dict`."""
-        return cls(
-            moved=[MovedEntry(**one) for one in said["moved"]],
-            kept=[KeptEntry(**one) for one in said["kept"]],
-            waiting=list(said["waiting"]),
-            derived=list(said["derived"]),
-            copied=[CopiedEntry(**one) for one in said["copied"]],
-        )
 
 
 UserOf: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]

@@ -16,6 +16,8 @@ from itertools import count
 from typing import Any
 
 from memory.domain.errors import LegalHoldActive, NotFound, StoreError
+from memory.domain.plan import Forecast
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import micros, moment
 from memory.orchestrator.conversations.conversations import Conversations
@@ -28,8 +30,8 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.rounds import Round
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.dry_run import DryRunState, Walk
-from memory.orchestrator.tiering.plan import Forecast, PlanBuilder
-from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
+from memory.orchestrator.tiering.plan import PlanBuilder
+from memory.orchestrator.tiering.promotion import Promotion
 from memory.orchestrator.tiering.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.tiering.rules import LOOKED_AT, facts_of, fields_of
 from memory.policies.conditions import first_moment

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from memory.domain.errors import MemoryTiersError, NotFound, StoreError, StoreUnavailable
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.conversations.log.events import EventType
@@ -25,7 +26,7 @@ from memory.orchestrator.storage.operations import end_operation, new_operation
 from memory.orchestrator.storage.outbox import Came, Item, Outbox
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
+from memory.orchestrator.tiering.promotion import Promotion
 from memory.ports.query import And, Eq, Gt, Query, within
 from memory.ports.record import Corrupt, Partition, PendingStep, Record, Standing
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Put, When

@@ -508,7 +508,9 @@ def _put_fate(row: Record, outcome: Outcome) -> RestoreResult:
         return DELETED
     same = isinstance(outcome.stored, Record) and _says_the_same(outcome.stored, row)
     return (
-        THERE if same else RestoreResult(Fate.REFUSED, "version: another one with this number is stored here")
+        THERE
+        if same
+        else RestoreResult(Fate.REFUSED, "version: another version with this number is stored here")
     )
 
 

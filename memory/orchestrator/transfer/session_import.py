@@ -158,7 +158,7 @@ class SessionRestorer:
     async def restore_session(self, record: Record) -> RestoreResult:
         """Store a session's own record if there is none.
 
-        A record of the same incarnation counts as there, regardless of later messages.
+        A record of the same incarnation counts as stored, even with later messages.
         """
         archive = self._placement.topology.archive
         outcome = await self._placement.write_one(

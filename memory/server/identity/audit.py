@@ -199,7 +199,7 @@ class AuditLog:
             key_id: Only those of this key.
             since: Only those from this moment on.
             limit: At most this many: 1 to 1,000.
-            cursor: The cursor of the page before.
+            cursor: The cursor that the previous page returned.
         """
         scope = AUDIT.subtree() if tenant is None else _scope_of(tenant)
         limit = validation.whole_limit(limit, default=_PAGE)

@@ -38,7 +38,7 @@ def check_exposure(settings: ServerSettings, *, dev: bool) -> None:
     if not has_tls and not settings.behind_proxy:
         raise ConfigError(
             f"memory serve: keys would cross the network of {settings.host} unencrypted. Pass --tls-cert and"
-            " --tls-key, or --behind-proxy if a proxy before the server ends TLS"
+            " --tls-key, or --behind-proxy if a proxy in front of the server terminates TLS"
         )
 
 

@@ -158,7 +158,7 @@ def _prepare_policy(caller: Caller, values: Values) -> None:
     settings = values.pop("settings", None) or {}
     known = [one.name for one in fields(kind)]
     if unknown := [name for name in settings if name not in known]:
-        raise bad_request(f"settings.{unknown[0][:80]}", f"is no setting. Accepted: {', '.join(known)}")
+        raise bad_request(f"settings.{unknown[0][:80]}", f"is not a setting. Accepted: {', '.join(known)}")
     if kind is TokenThreshold and "max_tokens" not in settings:
         raise bad_request("settings.max_tokens", "is missing")
     try:

@@ -12,8 +12,9 @@ from typing import Annotated, Any, Final, cast
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from memory.domain.import_reports import ImportReport
 from memory.domain.results import as_json
-from memory.facade.transfer.importer import IN_MEMORY, ImportReport
+from memory.facade.transfer.importer import IN_MEMORY
 from memory.server.callers import Admin
 from memory.server.problems import bad_request
 from memory.server.rendering import ClosingResponse, json_response

@@ -33,7 +33,7 @@ from tests.model.sessions.talk import (
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
-    from memory.orchestrator.tiering.promotion import PromotionReport
+    from memory.domain.promotion_report import PromotionReport
     from tests.model.model import Id
     from tests.model.run import Run
 

@@ -24,10 +24,10 @@ from memory.domain.errors import (
     TooMuchContention,
 )
 from memory.domain.legal_hold import LegalHold, Over
+from memory.domain.maintenance_reports import SweepReport
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope
-from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.budgets import Allowance
-from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.ports.record import Key
 from tests.simulation.faults import Process, WorkerCrashed
 from tests.simulation.rules.given import (

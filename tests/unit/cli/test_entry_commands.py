@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory import BlockingMemory
-from memory.orchestrator.retrieval.search import SearchResult
+from memory.domain.search_results import SearchResult
 from memory.policies.entry_query import EntryQuery
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.contract.cells import cells

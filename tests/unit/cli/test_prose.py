@@ -17,8 +17,8 @@ import pytest
 
 from memory.cli.command import Cli, run
 from memory.domain.errors import StoreFull, StoreUnavailable
+from memory.domain.store_reports import Stats
 from memory.facade.memory import Memory
-from memory.facade.reports import Stats
 from memory.facade.resources.admin import Admin
 from memory.facade.runtime.access import engine_of
 from memory.orchestrator.entries.entries import Entries

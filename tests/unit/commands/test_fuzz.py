@@ -17,8 +17,8 @@ import pytest
 
 from memory import Memory, MemoryTiersError, Scope
 from memory.commands import Result, commands_in, escape, parse, render, run
-from memory.commands.escape import escape_text
 from memory.commands.parse import InvalidCommand
+from memory.domain.escape import escape_text
 from tests.support.depth import drawn
 from tests.support.mutations import Mutation
 

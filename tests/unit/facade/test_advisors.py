@@ -16,6 +16,7 @@ import pytest
 
 from memory import BlockingMemory, ConfigError, FoundEntry, FoundMessage, InvalidInput, Memory, SearchResult
 from memory.adapters.advisors.function import AT_ONCE, FunctionAdvisor, FunctionReranker
+from memory.domain.search_results import Expansion, Rerank
 from memory.facade.runtime.access import engine_of
 from memory.policies import expansion, rerank
 from memory.policies.entry_query import EntryQuery
@@ -207,7 +208,7 @@ async def test_an_advisor_of_no_help_leaves_the_hits_of_the_question(answer: Any
         found = await memory.search(QUESTION, scope=ADA, expand=True)
         assert list(found) == list(plain)
         assert found.degraded == (note,)
-        assert found.expansion == expansion.Expansion("words-1", note=note)
+        assert found.expansion == Expansion("words-1", note=note)
         assert found.expansion.summary_line == note
 
 
@@ -312,7 +313,7 @@ async def test_an_advisor_of_no_help_leaves_the_order_and_is_not_asked_a_second_
             model.asked.clear()
             found = await memory.search("tea", scope=ADA, limit=2, rerank=way)
             assert contents(found) == plain[:2]
-            assert found.rerank == rerank.Rerank(
+            assert found.rerank == Rerank(
                 "words-1", note=note, fine_model="words-1" if stages == 2 else None, stages=stages
             )
             assert found.degraded == (note,)
@@ -334,7 +335,7 @@ async def test_the_second_stage_looks_closer_at_the_best_eight_of_the_first() ->
         assert [text for _, text in shown(fine.asked[0])] == first[:8]
         assert len(shown(coarse.asked[0])) == 12
         assert max(len(text.encode()) for _, text in shown(coarse.asked[0])) == 800
-        assert found.rerank == rerank.Rerank(
+        assert found.rerank == Rerank(
             "coarse-1", applied=True, fine_model="fine-1", fine_applied=True, stages=2
         )
 
@@ -359,9 +360,7 @@ async def test_a_second_stage_that_fails_leaves_the_order_of_the_first() -> None
         found = await memory.search("tea", scope=ADA, rerank="two-stage")
         assert contents(found) == plain[::-1]
         note = rerank.FINE.unusable
-        assert found.rerank == rerank.Rerank(
-            "coarse-1", applied=True, note=note, fine_model="fine-1", stages=2
-        )
+        assert found.rerank == Rerank("coarse-1", applied=True, note=note, fine_model="fine-1", stages=2)
         assert found.degraded == (note,)
 
 

@@ -17,8 +17,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from memory import BlockingMemory, Memory
 from memory.adapters.wrappers.telemetry import DeliveryMetrics, MaintenanceMetrics
 from memory.domain.errors import ConfigError, CorruptRecord, InvalidInput, StoreUnavailable
+from memory.domain.maintenance_reports import SweepReport
 from memory.facade.runtime.access import engine_of
-from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.contract.cells import cells
 from memory.ports.record import Key

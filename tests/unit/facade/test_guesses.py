@@ -30,6 +30,7 @@ from memory import (
 )
 from memory.domain import corrections, guesses
 from memory.domain.message import CHANGEABLE, Role
+from memory.domain.search_results import EntryPage, SearchResult
 from memory.domain.session import (
     Compaction,
     Context,
@@ -39,8 +40,6 @@ from memory.domain.session import (
     SessionInfo,
 )
 from memory.domain.task import Run
-from memory.orchestrator.entries.browsing import EntryPage
-from memory.orchestrator.retrieval.search import SearchResult
 from tools.blocking_stub import TWINS
 
 ADA = "user:ada"
@@ -221,7 +220,7 @@ async def check_arguments(memory: Any, table: list[tuple[str, str, str]]) -> Non
         assert caught.value.field == named
         assert isinstance(caught.value, TypeError)
         assert isinstance(caught.value, InvalidInput)
-        assert str(caught.value).startswith(f"{named}: is no argument of "), (call, wrong)
+        assert str(caught.value).startswith(f"{named}: is not an argument of "), (call, wrong)
         assert right in str(caught.value), (call, wrong, str(caught.value))
         shown = caught.value.__context__ is not None and not caught.value.__suppress_context__
         assert not shown, "another error would be shown above it"
@@ -407,7 +406,7 @@ async def test_missing_arguments_and_those_by_position_are_explained(memory: Any
         (lambda: session.end("now"), r"It takes no arguments|takes none"),
         (lambda: memory.write("tea", content="tea", scope=ADA), "multiple values for argument 'content'"),
         (lambda: memory.documents.put(ADA, "k", 1, ttl=9), r"documents\.put\(\.\.\., expires_in=timedelta"),
-        (lambda: manager(memories=[]), r"^memories: is no argument of MemoryManager\(\)"),
+        (lambda: manager(memories=[]), r"^memories: is not an argument of MemoryManager\(\)"),
     )
     for call, text in calls:
         with pytest.raises(WrongArguments, match=text):

@@ -22,11 +22,12 @@ import pytest
 
 from memory import BlockingMemory, Conflict, EntryDraft, InvalidInput, Memory, Provenance, QuotaExceeded
 from memory.domain.ids import new_id
+from memory.domain.import_reports import ImportReport
 from memory.domain.time import micros
 from memory.domain.versions import version_text
 from memory.facade.runtime.access import engine_of
 from memory.facade.transfer import importer
-from memory.facade.transfer.importer import BadFile, ImportReport
+from memory.facade.transfer.importer import BadFile
 from memory.facade.transfer.lines import BadLine
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Everywhere, Query
@@ -436,7 +437,7 @@ async def test_a_kept_version_under_another_s_number_is_refused(new: Maker) -> N
     lines = await lines_of(here)
     await there.admin.import_(lines, same_ids=True)
     for changes, problem in (
-        ({"content": "forged"}, "version: another one with this number is stored here"),
+        ({"content": "forged"}, "version: another version with this number is stored here"),
         (
             {"replaced_version": version_text(int(lines[0]["version"], 16) + 1)},
             "replaced_version: is later than the version of the entry",

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from memory.domain.maintenance_reports import SweepReport
 from memory.facade.memory import Memory
 from memory.facade.runtime.access import engine_of
 from memory.facade.runtime.background import SweepTask
-from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
+from memory.orchestrator.maintenance.sweeps import Maintenance
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput, Memory
+from memory.domain.maintenance_reports import SweepReport
 from memory.facade.runtime.access import engine_of
 from memory.facade.worker import Worker
-from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.lease import Lease
 from tests.unit.facade.test_upkeep import _forget_replica, _until
 

@@ -18,11 +18,11 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import LegalHoldActive, NotFound, QuotaExceeded
 from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
+from memory.domain.plan import Plan
+from memory.domain.promotion_report import PromotionReport
 from memory.domain.scope import Scope
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SESSIONS
-from memory.orchestrator.tiering.plan import Plan
-from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.promotion import CustomRule, Decision, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.record_facts import RecordFacts

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memory.domain.legal_hold import LegalHold, Over
+from memory.domain.maintenance_reports import SweepReport
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.budgets import Allowance, BudgetExhausted
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.settings import EngineSettings

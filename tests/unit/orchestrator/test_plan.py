@@ -14,6 +14,7 @@ import pytest
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
+from memory.domain.plan import Plan
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.orchestrator.conversations.conversation import Conversation
@@ -22,7 +23,6 @@ from memory.orchestrator.enrichment.enrichment import ENRICH
 from memory.orchestrator.storage.collections import ENTRIES, SESSIONS
 from memory.orchestrator.tiering import plan as planned
 from memory.orchestrator.tiering.dry_run import DryRunState
-from memory.orchestrator.tiering.plan import Plan
 from memory.orchestrator.trust.gates import Gates
 from memory.policies.promotion import PromotionRule
 from memory.policies.quotas import Quota

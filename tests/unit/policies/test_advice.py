@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
+from memory.domain.search_results import Expansion
 from memory.policies import expansion, rerank
 from memory.policies.advisor_prompts import QUESTION_BYTES, REPLY_CHARS, quote_text, read_reply
-from memory.policies.expansion import Expansion, fuse_rankings, paraphrases
+from memory.policies.expansion import fuse_rankings, paraphrases
 from memory.ports.contract.cells import cells
 
 THEN = datetime(2026, 3, 1, tzinfo=UTC)

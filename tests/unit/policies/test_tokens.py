@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.domain.message import ToolCall
-from memory.policies.tokens import PART_TOKENS, DefaultCounter, message_tokens, messages_tokens, tools_tokens
+from memory.policies.tokens import PART_TOKENS, DefaultCounter, message_tokens, tools_tokens
 from memory.ports.contract.cells import cells
 from memory.ports.tokens import TokenCounter
 from tests.support.depth import drawn
@@ -103,10 +103,12 @@ def test_the_step_at_a_hundred_characters_that_the_published_estimate_has_is_not
 
 
 @pytest.mark.behaviour("C16", "AC-C11", "AC-B41")
-def test_a_message_costs_four_and_its_text_and_a_list_the_sum() -> None:
-    assert messages_tokens([said("u", "abcd"), said("a", "abcde")], COUNTER) == 11
-    assert messages_tokens([], COUNTER) == 0
-    assert message_tokens(said("s"), COUNTER) == 4
+def test_a_message_costs_four_and_its_text() -> None:
+    assert [message_tokens(said(*one), COUNTER) for one in (("u", "abcd"), ("a", "abcde"), ("s",))] == [
+        5,
+        6,
+        4,
+    ]
 
 
 @pytest.mark.behaviour("B45")

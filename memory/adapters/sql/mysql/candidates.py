@@ -81,7 +81,7 @@ async def candidates(
 async def _beside(
     there: RowReader, heads: Iterable[Head], around: Neighbourhood, selection: Selection
 ) -> list[Head]:
-    """Return the rows around these, without them."""
+    """Return the rows next to these rows, and not these themselves."""
     wanted = neighbours(heads, around)
     places = sorted({(group, str(number)) for _, group, number in wanted})
     read: list[Head | None] = []

@@ -335,7 +335,7 @@ async def _by_statement(
 
 
 def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
-    """Yield how many rows go at a time."""
+    """Yield the number of rows of each portion."""
     between = rows - 2 * at_ends
     if between <= 0 or not at_ends:
         yield rows

@@ -245,7 +245,8 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         if isinstance(error, WriteContention | WriteCollision):
             return StoreUnavailable(
-                self.name, "others kept changing the records of the call; nothing of it was kept; try again"
+                self.name,
+                "other clients kept changing the records of this call; nothing was stored; try again",
             )
         return self._translate_driver(error)
 

@@ -220,7 +220,7 @@ class WindowCopies:
         return CopyExtent.of(copy)
 
     def discard(self, life: SessionIncarnation, copy: WindowCopy) -> None:
-        """Remove a copy that does not belong to the log, behind the answer."""
+        """Remove a copy that does not belong to the log, in the background."""
         store, key = self._store(life), copy_key(life)
         if store is not None and key not in self._writing and len(self._writing) < MOST_AT_ONCE:
             self._writing.add(key)

@@ -105,7 +105,7 @@ async def test_a_model_s_limit_is_that_of_each_store() -> None:
         (
             "search_memory",
             {"query": "x", "top_k": 3},
-            "top_k: is no argument of search_memory; there are query, limit, stores",
+            "top_k: is not an argument of search_memory; there are query, limit, stores",
         ),
         ("search_memory", {"query": 3}, "query: must be text"),
         ("search_memory", {"query": "x", "limit": "many"}, "limit: must be a whole number"),

@@ -16,7 +16,7 @@ import pytest
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes import FORMATS, export_messages, export_originals, import_messages
-from memory.policies.tokens import DefaultCounter, messages_tokens
+from memory.policies.tokens import DefaultCounter, message_tokens
 from memory.ports.contract.cells import cells
 from tests.support.conversations import drawn
 from tests.support.depth import drawn as draws
@@ -59,7 +59,7 @@ def test_the_text_of_every_format_is_where_it_is_searched_and_counted(format: st
         for text in given.results:
             assert text in answered, (format, seed, text)
         said = "".join(given.texts) + "".join(given.results)
-        assert messages_tokens(messages, counter) >= counter.count(said)
+        assert sum(message_tokens(one, counter) for one in messages) >= counter.count(said)
 
 
 @cells("format", FORMATS, shared=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 
-from memory.commands.escape import escape_text, excerpt_line, one_line, unescape_text
 from memory.commands.parse import commands_in
+from memory.domain.escape import escape_text, excerpt_line, one_line, unescape_text
 from memory.ports.contract.cells import cells
 
 FRAMES = (
