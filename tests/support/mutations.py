@@ -8,6 +8,7 @@ the function was rewritten, fails by name.
 from __future__ import annotations
 import __future__
 
+import asyncio
 import builtins
 import dis
 import inspect
@@ -104,18 +105,27 @@ class Mutation:
         return owner, name, found[name]
 
     def seen_in(
-        self, played: Callable[[int], Coroutine[Any, Any, Sequence[object]]], histories: int, name: str
+        self,
+        played: Callable[[int], Coroutine[Any, Any, Sequence[object]]],
+        histories: int,
+        name: str,
+        *,
+        has_threads: bool = False,
     ) -> bool:
         """Whether the drawn history of the seed noted by this name, played with the
         mutation, tells what is wrong or ends in a failed assertion. Where notes are
         renewed, so many histories are searched. One seed is one interleaving of tasks,
-        on virtual time.
+        on virtual time; a history with threads must have one task.
         """
         with self.applied():
             for seed in noticed.seeds(name, range(histories)):
                 with repeatable(seed):
                     try:
-                        shown = bool(run(SimulatedLoop(seed), played(seed)))
+                        shown = bool(
+                            asyncio.run(played(seed))
+                            if has_threads
+                            else run(SimulatedLoop(seed), played(seed))
+                        )
                     except AssertionError:
                         shown = True
                 if shown:

@@ -376,12 +376,6 @@ MUTATIONS = {
     "copies are left behind": Mutation(
         generations, "Generations.spare", "frozenset(Role)", "frozenset({Role.HOME, Role.ARRIVING})"
     ),
-    "what was written before it came to a scope is of before": Mutation(
-        erasure,
-        "Erasure._operation",
-        "created_at=now if before is None else min(now, moment(before))",
-        "created_at=now",
-    ),
     "a scratchpad misses what was taken": Mutation(
         scratchpads, "Scratchpads._begin_anew", "if upto <= (await self._end(partition)).cleared:", "if True:"
     ),

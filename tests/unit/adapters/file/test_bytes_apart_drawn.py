@@ -224,4 +224,4 @@ def test_a_mutation_shows(tmp_path: Path, name: str) -> None:
     async def played(seed: int) -> Sequence[str]:
         return await History(tmp_path / str(seed), seed).played()
 
-    assert MUTATIONS[name].seen_in(played, 60, f"bytes apart/{name}"), "nobody noticed"
+    assert MUTATIONS[name].seen_in(played, 60, f"bytes apart/{name}", has_threads=True), "nobody noticed"
