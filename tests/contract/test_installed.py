@@ -46,7 +46,7 @@ def run(programs: Path, tmp_path: Path) -> Run:
             env=wheels.environment(),
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1200,
         )
 
     return contract
