@@ -367,10 +367,23 @@ async def test_of_two_that_are_written_at_once_one_stands(config: dict[str, Any]
             for n in range(6)
         ]
         written = await asyncio.gather(*calls)
+        await _until_nothing_is_owed(memory, clock)
         stands = await memory.retrieve(USER)
         newest = max(written, key=lambda one: (one.entry.created_at, one.entry.id)).entry
         assert newest.id in {one.id for one in stands}
-        assert await owed(memory) == 0
+
+
+async def _until_nothing_is_owed(memory: Memory, clock: Clock) -> None:
+    """On a busy machine a call waits in vain for its enrichment, and a try that meets
+    another may come too late: sweeps try again.
+    """
+    for _ in range(20):
+        await engine_of(memory).enricher.drain()
+        if await owed(memory) == 0:
+            return
+        clock.advance()
+        await memory.maintain()
+    assert await owed(memory) == 0
 
 
 async def test_what_was_changed_since_it_was_shown_stands(config: dict[str, Any], clock: Clock) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from memory.adapters.mongo.codec import EVERYWHERE, Document, raw_value_in, value_in
 from memory.adapters.mongo.paths import Labels, path_condition
 from memory.domain.errors import InvalidInput
-from memory.ports.collections import Collection
+from memory.ports.collections import Collection, FieldType
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,
@@ -46,6 +46,10 @@ from memory.ports.rows import RECORD, encode_value
 
 ALWAYS: Document = {}
 NEVER: Document = {"_id": {"$in": []}}
+LISTS_AT_ONCE = 50
+"""How many lists of tags one `$in` has. The server's time to plan it grows with their
+square.
+"""
 
 _NEVER_MISSING = frozenset(
     ("id", "version", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope")
@@ -171,6 +175,9 @@ class Conditions:
             return _owing_condition([truth for truth in (False, True) if truth in values])
         kind = type_of(self._collection, field)
         bound = [encode_value(kind, value) for value in values]
+        if kind is FieldType.TAGS and len(bound) > LISTS_AT_ONCE:
+            parts = [bound[at : at + LISTS_AT_ONCE] for at in range(0, len(bound), LISTS_AT_ONCE)]
+            return {"$or": [{_path(field): {"$in": part}} for part in parts]}
         return (
             NEVER if not bound else {_path(field): {"$eq": bound[0]} if len(bound) == 1 else {"$in": bound}}
         )

@@ -17,9 +17,9 @@ MUTATIONS: dict[str, Mutation] = {
     "a-link-comes-before-its-entry": Mutation(
         relations,
         "Relations.relate",
-        "        await self._entries.live_record(tenant, target_id, active=restored_from is None)\n",
+        "        await self._entries.confirmed_record(tenant, target_id, active=restored_from is None)\n",
         "        made = await self._put(tenant, source, label, target_id, restored_from)\n"
-        "        await self._entries.live_record(tenant, target_id, active=restored_from is None)\n"
+        "        await self._entries.confirmed_record(tenant, target_id, active=restored_from is None)\n"
         "        return relation_of(made)\n",
     ),
     "others-are-retired-before-the-entry-is-there": Mutation(
@@ -29,7 +29,10 @@ MUTATIONS: dict[str, Mutation] = {
         f"    else:\n        {_RETIRED}\n        {_STORED}\n        return\n",
     ),
     "an-erased-end-stays-linked": Mutation(
-        orphans, "OrphanCollector._drop", "if not parents <= there:", "if not parents & there:"
+        orphans,
+        "OrphanCollector._drop",
+        "if not named[head.key] <= there:",
+        "if not named[head.key] & there:",
     ),
     "a-graph-tells-of-links-with-one-end": Mutation(
         graph, "Graphs.graph", "_ends(row) <= ends and", "_ends(row) & ends and"

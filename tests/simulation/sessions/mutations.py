@@ -130,7 +130,7 @@ MUTATIONS: dict[str, Mutation] = {
         derived_entries, "DerivedEntries.forget", "source.has(event.place, event.number or 0)", "False"
     ),
     "a-deleted-session-teaches": Mutation(
-        derived_entries, "DerivedEntries.entries_of_past_incarnations", "lives - {living} and", "False and"
+        derived_entries, "DerivedEntries._is_of_past_incarnations", "lives - {living} and", "False and"
     ),
     # erasing
     "an-erased-message-leaves-a-hole": Mutation(

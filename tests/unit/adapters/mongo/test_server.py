@@ -235,6 +235,15 @@ async def test_what_is_declared_as_indexed_is_found_by_its_index(
     assert ("IXSCAN", index) in _explained(raw, store, Query(SAMPLES, where, part))
 
 
+async def test_many_lists_of_tags_are_asked_for_whole(store: MongoStore) -> None:
+    lists = tuple((f"tag {n}", "tag") for n in range(1_100))
+    tags = [lists[0], lists[49], lists[50], lists[-1], ("tag 7",), ("tag", "tag 7")]
+    rows = [record(n, fields={"tags": one}) for n, one in enumerate(tags)]
+    await apply_all(store, *map(put, rows), put(record(6)))
+    assert await query_ids(store, part=In("tags", lists)) == [id_of(n) for n in range(4)]
+    assert await query_ids(store, part=Not(In("tags", lists))) == [id_of(n) for n in (4, 5, 6)]
+
+
 async def test_words_are_found_by_their_index_and_lengths_are_summed_without_reading_records(
     store: MongoStore, raw: Raw
 ) -> None:
