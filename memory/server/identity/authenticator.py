@@ -17,7 +17,7 @@ from memory.server.identity.key_store import KeyStore
 MOST_CHARS = 16 * 1024
 """The longest credential."""
 MOST_CALLERS = 1_000
-"""Callers whose views are kept. A view holds no state, and many requests may share it."""
+"""Callers whose views are kept. A view has no state, so requests may share it."""
 
 
 class KeyAuthenticator:
