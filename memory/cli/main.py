@@ -8,6 +8,8 @@ document for programs. Progress and messages go to standard error. For exit code
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from typing import Annotated, Any, cast
 
@@ -222,8 +224,18 @@ def _wrong_usage(exc: Any) -> int:
         [problem] = explain_errors(exc.__cause__.errors(include_url=False)[:1], show=show_value)
         exc.message = problem.message
     command_path = exc.ctx.command_path if exc.ctx is not None else "memory"
-    message = f"{exc.format_message()} (try: {command_path} --help)"
+    message = f"{exc.format_message()}{_advise_quotes(exc)} (try: {command_path} --help)"
     return _end(USAGE, "usage", message)
+
+
+def _advise_quotes(exc: Any) -> str:
+    """Return advice for a text that the shell has split into words, or nothing."""
+    found = re.fullmatch(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", exc.format_message())
+    if found is None:
+        return ""
+    if any("--content" in one.opts for one in exc.ctx.command.params):
+        return f". Pass a new text as --content {shlex.quote(found[1])}"
+    return ". Put a text of several words in quotes"
 
 
 def _end(code: int, name: str, message: str, *, prefix: str = "error: ") -> int:

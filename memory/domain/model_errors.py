@@ -57,8 +57,20 @@ _JSON_TYPES: Final[Mapping[str, str]] = {
     "dict": "an object",
 }
 _PYTHON_TYPE: Final = re.compile(rf"\bnot ({'|'.join(_JSON_TYPES)})\b")
-_ANY_OBJECT: Final = re.compile(r"\ba dict, a dataclass or a pydantic model\b")
-_KEYWORD: Final = re.compile(r"\b([a-z_]+)=(?=[\s,.;)]|$)")
+_IN_JSON: Final = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"\ba dict, a dataclass or a pydantic model\b", _OBJECT),
+        (r"\ba dict, a list, a dataclass or a pydantic model\b", f"{_OBJECT} or a list"),
+        (r"\bor None\b", "or null"),
+        (r"\b([a-z_]+)=None\b", r"\1 null"),
+        (r"\b([a-z_]+)=True\b", r"\1 true"),
+        (r"\b([a-z_]+)=False\b", r"\1 false"),
+        (r"\b([a-z_]+)=(?='[^']*'|\"[^\"]*\"|\[|{)", r"\1 "),
+        (r"\b([a-z_]+)=(?=[\s,.;)]|$)", r"\1"),
+    )
+)
+"""Words of Python in errors, and what is said in JSON."""
 _MISSING_PARTS: Final = ("missing", "extra_forbidden")
 UNKNOWN_FIELD: Final = "unknown_field"
 """The type of an error whose context has the name of the field, and the message."""
@@ -138,10 +150,15 @@ def in_json_words(error: InvalidInput) -> InvalidInput:
     """
     if type(error) is not InvalidInput:
         return error
-    problem = _ANY_OBJECT.sub(_OBJECT, error.problem)
-    problem = _PYTHON_TYPE.sub(lambda found: f"not {_JSON_TYPES[found[1]]}", problem)
-    problem = _KEYWORD.sub(r"\1", problem)
-    return InvalidInput(error.field, problem)
+    return InvalidInput(error.field, json_words(error.problem))
+
+
+def json_words(text: str) -> str:
+    """Return the text of an error with the words of `in_json_words`."""
+    text = _PYTHON_TYPE.sub(lambda found: f"not {_JSON_TYPES[found[1]]}", text)
+    for pattern, words in _IN_JSON:
+        text = pattern.sub(words, text)
+    return text
 
 
 def _merge(errors: Sequence[Details], show: Callable[[Any], str] | None) -> str:

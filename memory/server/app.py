@@ -69,8 +69,8 @@ def create_app(
     app.state.advice = AdviceBudget(settings.advice_per_minute)
     app.state.readiness, app.state.metrics = Readiness(memory), metrics
     add_problem_handlers(app)
-    for router in ROUTERS:
-        app.include_router(router)
+    for router in ROUTERS:  # `include_router` would match each request twice, and through wrappers
+        app.router.routes.extend(router.routes)
     app.router.routes.extend(_mcp_routes(settings))
 
     def openapi() -> dict[str, Any]:

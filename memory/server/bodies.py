@@ -75,6 +75,9 @@ When: TypeAlias = Annotated[
         examples=["2026-01-31T09:30:00Z", 1_769_851_800],
     ),
 ]
+ExpiresIn: TypeAlias = Annotated[
+    float | str | None, Field(description="Seconds, or text such as 2h, in place of expires_at.")
+]
 Tags: TypeAlias = Annotated[list[Annotated[str, field_of(minLength=1, maxLength=64)]], field_of(maxItems=32)]
 Title: TypeAlias = Annotated[str, field_of(minLength=1, maxLength=200)]
 Content: TypeAlias = Annotated[str, field_of(maxLength=65_536)]
@@ -101,9 +104,7 @@ class EntryFields(RequestBody):
     searchable: bool = True
     confidence: Share | None = None
     expires_at: When | None = None
-    expires_in: float | str | None = Field(
-        default=None, description="Seconds, or text such as 2h, in place of expires_at."
-    )
+    expires_in: ExpiresIn = None
     refresh_on_read: bool = Field(default=False, description="Each read restarts the time of expires_in.")
     artifact_id: Reference | None = Field(default=None, description="A file; 0 or null for none.")
     agent: str | None = None

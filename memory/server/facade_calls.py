@@ -14,6 +14,7 @@ from memory.facade.resources.runs import Runs
 from memory.facade.resources.session import Session
 from memory.facade.resources.tasks import Tasks
 from memory.facade.runtime.view_guard import CALLS, ViewCall
+from memory.server.advice import in_http_words
 from memory.server.problems import Problem
 
 Values: TypeAlias = dict[str, Any]
@@ -93,7 +94,7 @@ async def call_facade(
             raise error.__cause__ from None
         raise
     except ConfigError as error:
-        raise Problem(409, error.code, str(error)) from None
+        raise Problem(409, error.code, in_http_words(str(error))) from None
     except InvalidInput as error:
         raise _with_field_names(error, renames) from None
 

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -26,7 +27,8 @@ from memory.domain.errors import NotFound
 from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
 from memory.server import paths as paths  # registers the convertor `text`
-from memory.server.bodies import RequestBody
+from memory.server.advice import note_request
+from memory.server.bodies import ExpiresIn, RequestBody
 from memory.server.callers import Caller, Role
 from memory.server.docstrings import Documentation
 from memory.server.facade_calls import Values, call_facade, concerns_stores, function_of, hints_of
@@ -50,6 +52,7 @@ from memory.server.requests import (
     request_id_of,
     targets_of,
     wait_of,
+    with_expiry,
 )
 
 _WHO: Final = {
@@ -153,6 +156,7 @@ def add_operations(router: APIRouter, operations: tuple[Operation, ...]) -> None
     """Add the route of each operation to a router."""
     _READERS.update({one.path: one for one in operations if one.method == "GET" and one.etag is not None})
     for operation in operations:
+        note_request(operation.call, operation.method, operation.path)
         route = _Route(operation)
         router.add_api_route(
             operation.path,
@@ -208,7 +212,14 @@ class _Route:
             found[name] = self._field(name, _HANDLE_HINTS[name], required=False, description=described)
         for name, kind in operation.fields.items():
             found[name] = kind if isinstance(kind, tuple) else (kind, ...)
+        if self._takes_length(found):
+            found["expires_in"] = (ExpiresIn, None)
         return found
+
+    def _takes_length(self, fields: Values) -> bool:
+        """Return whether the call takes a length of time as `expires_at`."""
+        hint = self._hints.get("expires_at", _HANDLE_HINTS["expires_at"])
+        return "expires_at" in fields and timedelta in get_args(hint)
 
     def _field(self, name: str, hint: Any, *, required: bool, description: str | None) -> tuple[Any, Any]:
         in_query = not self._has_body or name in self._operation.in_query
@@ -281,6 +292,8 @@ class _Route:
         for part in (query, body):
             if part is not None:
                 values |= {name: getattr(part, name) for name in part.model_fields_set}
+        if "expires_in" in values and "expires_in" not in self._parameters:
+            values = with_expiry(values)
         if values.get("cursor") is not None:
             values["cursor"] = inner_cursor(caller, values["cursor"])
         if "request_id" in self._parameters and idempotency_key is not None:

@@ -27,7 +27,8 @@ from memory.domain.errors import (
     QuotaExceeded,
     VersionConflict,
 )
-from memory.domain.model_errors import explain_errors, in_json_words, show_value
+from memory.domain.model_errors import explain_errors, show_value
+from memory.server.advice import in_http_words
 from memory.server.paths import METHODS
 
 log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     if isinstance(error, HTTPException):
         return _of_router(error, request)
     if isinstance(error, InvalidInput):
-        error = in_json_words(_with_header_name(error, request))
+        error = _with_header_name(error, request)
     rule = rule_of(error)
     status, headers = rule.status, dict[str, str]()
     details = {name: getattr(error, name) for name in _DETAILS if getattr(error, name, None) is not None}
@@ -124,12 +125,12 @@ def problem_response(error: BaseException, request: Request | None = None) -> Re
     if isinstance(error, PartialWrite):
         details["conflicts"] = {at: str(one) for at, one in error.conflicts.items()}
     errors = (
-        [(error.field, error.problem)]
+        [(error.field, in_http_words(error.problem))]
         if isinstance(error, InvalidInput) and hasattr(error, "problem")
         else []
     )
     if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return render(status, code_of(error), str(error), errors, headers, details)
+        return render(status, code_of(error), in_http_words(str(error)), errors, headers, details)
     instance = f"urn:uuid:{uuid.uuid4()}"
     if rule.retryable:  # an outage refuses many requests, and a line tells of each
         log.error("%s: %s: %s", instance, code_of(error), error)

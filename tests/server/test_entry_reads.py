@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from memory import Memory
 from tests.acceptance.support import HOUR, Clock
 from tests.server.support import ENTRIES, Client
 
@@ -47,6 +48,39 @@ async def test_every_read_names_the_parts_that_it_needs(client: Client) -> None:
     assert (await client.refused("POST", "/v1/memory/search", json={"query": "tea", "include": "data"}))[
         0
     ] == "include"
+
+
+async def test_entries_are_shown_as_the_library_shows_them(client: Client, memory: Memory) -> None:
+    session = await memory.sessions.create("trip")
+    file = await memory.artifacts.put("trip", "tea.txt", b"tea")
+    full = await memory.write(
+        "green tea",
+        scope="path:teams/red/",
+        type="learning",
+        title="Tea",
+        tags=["drink"],
+        metadata={"at": datetime(2126, 1, 2, tzinfo=UTC), "n": [1.5, None, {"x": True}]},
+        data=["a", 1],
+        expires_at=timedelta(hours=2.5),
+        refresh_on_read=True,
+        origins=["source:web:tea"],
+        artifact_id=file.id,
+        conversation_id=session.id,
+        number_in_conversation=3,
+    )
+    other = await memory.write("black tea", scope="path:teams/red/", source="web:b", confidence=0.5)
+    merged = await memory.compact([full.id, other.id], lambda entries: "tea", data=None)
+    for one in (full, merged):
+        found = await memory.get(one.id)
+        assert found is not None
+        assert await client.call("GET", f"{ENTRIES}/{one.id}") == found.to_dict()
+    pages = [await client.call("GET", f"{ENTRIES}?q={q}") for q in ("", "tea")]
+    for shown in [*pages[0]["entries"], *pages[1]["entries"]]:
+        entry = await memory.get(shown["id"])
+        assert entry is not None
+        told = {name: shown[name] for name in entry.to_dict().keys() - {"artifact", "expires_at"}}
+        assert told == {name: value for name, value in entry.to_dict().items() if name in told}
+    assert all(page["entries"] for page in pages)
 
 
 async def test_reads_begin_the_time_of_an_entry_anew(client: Client, clock: Clock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,24 @@ async def test_a_session_is_created_changed_and_deleted(api: Api, ada: Client) -
     assert await ada.call("DELETE", S) == {"deleted": True}
     await ada.call("DELETE", S, 404)
     await ada.call("GET", S, 404)
+
+
+async def test_a_session_expires_after_a_length_of_time(ada: Client) -> None:
+    made = await create(ada, expires_in="2h")
+    began, expires = [datetime.fromisoformat(made[name]) for name in ("created_at", "expires_at")]
+    assert timedelta(hours=1) < expires - began < timedelta(hours=3)
+    later = await ada.call("PATCH", S, json={"expires_in": 86_400})
+    assert datetime.fromisoformat(later["expires_at"]) - expires > timedelta(hours=20)
+    assert (await ada.call("PATCH", S, json={"expires_in": None}))["expires_at"] is None
+    await append(ada, "hi", session="/v1/sessions/other", expires_in=60)
+    assert (await ada.call("GET", "/v1/sessions/other"))["expires_at"] is not None
+
+    for given, field in (({"expires_in": "soon"}, "expires_in"), ({"expires_in": 0}, "expires_in"),
+                         ({"expires_in": "2h", "expires_at": "2200-01-01T00:00:00Z"}, "expires_in"),
+                         ({"expires_at": 60}, "expires_at")):  # fmt: skip
+        refused = await ada.call("PATCH", S, 400, json=given)
+        assert [one["field"] for one in refused["errors"]] == [field]
+    assert "send expires_in" in refused["detail"]
 
 
 async def test_a_session_without_an_id_gets_one_and_a_repeat_gets_the_same(ada: Client) -> None:

@@ -757,6 +757,11 @@ def _problem_without_values(exc: InvalidInput, found: Mapping[str, Any]) -> str:
     return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(hide_value, exc.problem)}"
 
 
+_MEMORIES_AS_MESSAGES = (
+    """jq -c '.. | objects | select(has("memory")) | {role: "user", content: .memory} + del(.memory)'"""
+)
+
+
 def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scope | None) -> MessageDraft:
     if scope is None:
         raise InvalidInput(
@@ -774,7 +779,7 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
         )
     if not isinstance(role, str) or not role:
         raise InvalidInput(
-            "role", "is missing" if role is None else "must be text, such as 'user' or 'assistant'"
+            "role", _without_role(found) if role is None else "must be text, such as 'user' or 'assistant'"
         )
     if not isinstance(content, str):
         raise InvalidInput(
@@ -793,6 +798,13 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
     return MessageDraft(
         scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **said, **values
     )
+
+
+def _without_role(found: Mapping[str, Any]) -> str:
+    """Return the problem of an object without a role, and how to import mem0's."""
+    if "memory" not in found and not isinstance(found.get("results"), list):
+        return "is missing"
+    return f"is missing. Import a file of mem0 by its messages: {_MEMORIES_AS_MESSAGES}"
 
 
 def _key(conversation: str | None, message_id: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 from starlette.datastructures import Headers
@@ -15,6 +16,8 @@ from memory.server.identity.key_store import KeyStore
 
 MOST_CHARS = 16 * 1024
 """The longest credential."""
+MOST_CALLERS = 1_000
+"""Callers whose views are kept. A view has no state, so requests may share it."""
 
 
 class KeyAuthenticator:
@@ -42,6 +45,7 @@ class KeyAuthenticator:
         self._keys = keys
         self._tokens = tokens
         self._default_scope = default_scope
+        self._caller = lru_cache(MOST_CALLERS)(self._new_caller)
 
     async def authenticate(self, headers: Headers) -> Caller:
         """Return the caller of a request with these headers.
@@ -58,7 +62,7 @@ class KeyAuthenticator:
             raise Unauthenticated
         return self._caller(key.tenant, key.role, key.id, key.scope_objects)
 
-    def _caller(
+    def _new_caller(
         self, tenant: str, role: Role, key_id: str, scopes: tuple[Scope | Subtree, ...] | None
     ) -> Caller:
         acts: Literal["reader", "writer"] | None = "reader" if role == "reader" else "writer"

@@ -152,6 +152,23 @@ def test_a_guessed_command_is_answered_with_the_right_one() -> None:
             get_command(app)([guess], standalone_mode=False)
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["update", "1", "green", "tea"], ". Pass a new text as --content 'green tea' (try: "),
+        (["search", "--scope", "user:ada", "green", "tea"], ". Put a text of several words in quotes (try: "),
+    ],
+)
+def test_a_text_without_quotes_is_explained(
+    words: list[str], advice: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["memory", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert advice in capsys.readouterr().err
+
+
 def test_a_closed_standard_output_ends_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)  # as Python does for `memory … >&-`
     monkeypatch.setattr(sys, "argv", ["memory", "config", "show"])

@@ -716,6 +716,9 @@ async def test_lines_may_hold_values_of_python(new: Maker) -> None:
         await memory.admin.import_([mapping, mapping | {"conn": {1}}], scope="user:ada")
     with pytest.raises(BadLine, match=r"role: is missing\. To import an entry, keep its line"):
         await memory.admin.import_([entry], scope="user:ada")
+    for of_mem0 in ({"id": "1", "memory": "tea", "user_id": "ada"}, {"results": [{"memory": "tea"}]}):
+        with pytest.raises(BadLine, match=r"role: is missing\. Import a file of mem0 by its messages: jq"):
+            await memory.admin.import_([of_mem0], scope="user:ada")
     with pytest.raises(InvalidInput, match=r"source: yields a list\. Each line must be text"):
         await memory.admin.import_([[mapping]], scope="user:ada")
 
