@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from memory.cli.main import app
 from memory.facade.memory import Memory
 from tests.server.load import Load, connected
-from tests.server.serving import LOADED, Server, command_of, environment_of, serving
+from tests.server.serving import LOADED, Server, serving
 from tests.server.support import ENTRIES
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -67,13 +68,12 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
 
 
 def test_models_without_an_advisor_are_refused_at_the_start(tmp_path: Path) -> None:
-    refused = subprocess.run(
-        [*command_of(tmp_path), "serve", "--dev", "--port", "0"],
-        capture_output=True,
-        text=True,
-        env={**environment_of(), "MEMORY__SERVER__MODELS": '["m"]'},
+    refused = CliRunner().invoke(
+        app,
+        ["--config", f"sqlite:///{tmp_path}/memory.db", "serve", "--dev", "--port", "0"],
+        env={"MEMORY__SERVER__MODELS": '["m"]'},
     )
-    assert refused.returncode != 0
+    assert refused.exit_code != 0
     assert "server.models" in refused.stderr
     assert "advisor=" in refused.stderr
 

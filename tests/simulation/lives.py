@@ -248,7 +248,7 @@ def one(played: Callable[[int], W], seed: int) -> W:
         return played(seed)
 
 
-ENOUGH = 60
+ENOUGH = 40
 """So many seeds meet all that a simulation is about; of fewer, as in everyone's run, it
 is asked only that none is broken and that faults struck.
 """
@@ -257,12 +257,13 @@ is asked only that none is broken and that faults struck.
 def unbroken(
     name: str, seeds: range, played: Callable[[int], W], capsys: pytest.CaptureFixture[str]
 ) -> list[W]:
-    """A run of each of these seeds. Says which they are; none is broken."""
+    """A run of each of these seeds of a judge. Says which they are; none is broken."""
     with capsys.disabled():
         print(f"\n{name}: {len(seeds)} seeds from {seeds.start}")
     runs = {seed: one(played, seed) for seed in seeds}
     broken = {seed: world.broken[0] for seed, world in runs.items() if world.broken}
     assert not broken, f"{name}: {broken}"
+    noticed.are_sound(name, seeds)
     return list(runs.values())
 
 

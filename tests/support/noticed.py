@@ -75,6 +75,11 @@ def assert_shows(
     raise AssertionError(f"{mutant!r} is not noticed. {RENEW}")
 
 
+def are_sound(judge: str, seeds: Iterable[int]) -> None:
+    """A test has just seen that these seeds break nothing without a mutant."""
+    _sound.update((judge, seed) for seed in seeds)
+
+
 def by(mutant: str) -> Any:
     """What is noted for a mutant: a seed, or a list of operations. None where nothing
     is.

@@ -308,7 +308,7 @@ _WIDEST = (
     And(tuple(Not(part) for part in _wide(MAX_FILTER_PARTS // 2 - 1))),
     Not(Or((*_wide(MAX_FILTER_PARTS - 3), StartsWith("type", "a")))),
 )
-_LONGEST = (
+LONGEST = (
     In("type", (*_NAMES[:-1], "a")),
     Not(
         In("version", tuple(range(2, 40_002)))
@@ -320,6 +320,7 @@ _LONGEST = (
         )
     ),
 )
+"""Filters of as many values as there may be. A store takes a second for one."""
 _TEXT = (Eq("type", NUL), In("type", ("a", None)), Ge("type", "\U0010ffff"))
 _REAL = (Eq("confidence", 1), Gt("confidence", -1.7e308), In("confidence", (2**53, -0.0, None)))
 _INTEGER = (Lt("version", 2**63 - 1), Eq("accesses", 0), In("generation", (-(2**63), 1)))
@@ -347,8 +348,8 @@ QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
         "filter",
         _WIDEST,
     ),
-    "a value too many": (In("type", (*_NAMES, "a")), "filter", _LONGEST),
-    "a value too many in portions": (Or((In("type", _NAMES), Eq("type", "a"))), "filter", _LONGEST),
+    "a value too many": (In("type", (*_NAMES, "a")), "filter", LONGEST),
+    "a value too many in portions": (Or((In("type", _NAMES), Eq("type", "a"))), "filter", LONGEST),
     # fields
     "an unknown field": (Eq("colour", 1), "colour", _TEXT),
     "an unknown field deep inside": (And((Not(Or((IsNull("colour"),))),)), "colour", _DEEPEST),

@@ -12,10 +12,12 @@ from memory.ports.contract.cells import cells
 from tests.simulation.erasing.mutations import MUTATIONS
 from tests.simulation.erasing.run import played
 from tests.simulation.erasing.told import ERASED, Life, Run
-from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
+from tests.simulation.lives import assert_noticed, assert_shown, one, unbroken
 from tests.support import noticed
 from tests.support.depth import seeds
 
+ENOUGH = 60
+"""Of fewer seeds too few show what a fifth of them shows."""
 SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
 
 
@@ -47,7 +49,7 @@ def of_erased(world: Run, of: str) -> list[Life]:
 
 
 def test_a_seed_is_the_same_run_again() -> None:
-    for seed in range(0, 12, 3):
+    for seed in (0, 9):
         first, second = one(played, seed), one(played, seed)
         assert (first.plan.struck, first.moments, first.lives.keys()) == (
             second.plan.struck,

@@ -27,7 +27,7 @@ def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_seed_is_the_same_run_again() -> None:
-    for seed in range(0, 12, 3):
+    for seed in (0, 9):
         first, second = one(played, seed), one(played, seed)
         assert (first.plan.struck, first.ends, first.linked) == (
             second.plan.struck,

@@ -7,13 +7,15 @@ from functools import partial
 import pytest
 
 from memory.ports.contract.cells import cells
-from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
+from tests.simulation.lives import assert_noticed, assert_shown, one, unbroken
 from tests.simulation.uploading.mutations import MUTATIONS
 from tests.simulation.uploading.run import World, played
 from tests.simulation.uploading.saying import is_in
 from tests.support import noticed
 from tests.support.depth import seeds
 
+ENOUGH = 60
+"""Of fewer seeds too few show what a fifth of them shows."""
 SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
 
 
@@ -42,7 +44,7 @@ def came_to(outcome: str, world: World) -> bool:
 
 
 def test_a_seed_is_the_same_run_again_to_the_letter() -> None:
-    for seed in range(0, 12, 3):
+    for seed in (0, 9):
         first, second = one(played, seed), one(played, seed)
         assert (first.trace, first.shown) == (second.trace, second.shown)
 

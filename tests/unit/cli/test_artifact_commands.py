@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -85,19 +84,19 @@ def test_paths_that_climb_are_refused_in_both_directions(
 
 
 @pytest.mark.thorough
-def test_what_is_piped_in_comes_out_as_it_was(tmp_path: Path) -> None:
-    data = bytes(range(256)) * 20_000
-    environment = {**os.environ, "MEMORY_CONFIG": str(tmp_path / "memory.db")}
+def test_what_is_piped_in_comes_out_as_it_was(memory: CommandLine) -> None:
+    data = bytes(range(256)) * 5_000  # two chunks
+    memory.ok("session", "import", "-", "--id", "s1", stdin='{"role": "user", "content": "hello"}\n')
 
     def called(*arguments: str, given: bytes = b"") -> bytes:
         return subprocess.run(
             [sys.executable, "-m", "memory.cli", *arguments],
             input=given,
-            env=environment,
+            cwd=memory.folder,
+            env={**os.environ, **memory.environ},
             check=True,
             capture_output=True,
         ).stdout
 
-    called("session", "import", "-", "--id", "s1", given=b'{"role": "user", "content": "hello"}\n')
     called("artifact", "put", "s1", "-", "--path", "a.bin", given=data)
     assert called("artifact", "get", "a.bin", "-s", "s1", "-o", "-") == data

@@ -80,3 +80,20 @@ def test_nothing_asked_is_wrong_usage_in_json(
 ) -> None:
     code, told, _ = _end(["--json"], monkeypatch, capsys)
     assert (code, told["error"]["code"]) == (2, "usage")
+
+
+@cells(
+    "words",
+    [("bogus",), ("search",), ("stats", "--nope"), ("search", "x", "-s", "user:a", "-n", "many")],
+    shared=True,
+)
+def test_wrong_usage_is_one_line_and_an_object_too(
+    words: tuple[str, ...],
+    memory: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, told, err = _end([*words, "--json"], monkeypatch, capsys)
+    assert (code, told["error"]["code"]) == (2, "usage")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1

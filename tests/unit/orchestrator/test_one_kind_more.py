@@ -30,6 +30,7 @@ from memory.orchestrator.storage.outbox import replicas
 from memory.orchestrator.transfer.records import THERE, WRITTEN
 from memory.policies.promotion import PromotionRule
 from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.cells import cells
 from memory.ports.query import SYSTEM_FIELDS, Query, within
 from memory.ports.record import Key, Partition, Record, Role, Tombstone
 from memory.ports.writes import Always, Put
@@ -83,15 +84,16 @@ async def _put(store: Flaky, collection: Collection, record: Record) -> Record:
     return record
 
 
-@pytest.mark.parametrize(
-    ("collection", "scope"),
+@cells(
+    "collection, scope",
     [
         pytest.param(kind.collection, scope, id=f"{kind.collection.name}-{scope}")
         for kind in TABLE.scoped
         for scope in ([f"{kind.apart}:s1"] if kind.apart else [USER.text, SESSION.text])
     ],
+    shared=True,
 )
-@pytest.mark.parametrize("role", list(Role))
+@cells("role", list(Role), shared=True)
 async def test_erasing_a_scope_reaches_every_kind_of_it_in_every_store_and_role(
     drawn: World, collection: Collection, role: Role, scope: str
 ) -> None:

@@ -422,7 +422,7 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("where", ["after", pytest.param("before", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.thorough
 async def test_broken_off_anywhere_it_goes_on_where_it_was(step: str, where: str, new: Embedder) -> None:

@@ -654,7 +654,7 @@ class ConnectionThread:
 
 
 _making: ContextVar[Callable[[], sqlite3.Connection]] = ContextVar("_making")
-"""Makes the driver's connection for the connection that is being opened."""
+"""The function that makes the driver's connection for the next connection."""
 
 
 @cache

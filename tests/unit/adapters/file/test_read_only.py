@@ -50,7 +50,7 @@ def test_a_folder_opened_to_read_only_reads_searches_and_refuses_every_write(tmp
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this platform has other permissions")
-@pytest.mark.parametrize("folder_mode", [0o555, 0o755])
+@pytest.mark.parametrize("folder_mode", [0o555, pytest.param(0o755, marks=pytest.mark.nightly)])
 def test_a_user_who_may_not_write_the_folder_reads_and_searches_it(tmp_path: Path, folder_mode: int) -> None:
     folder = tmp_path / "data"
     with BlockingMemory(f"file:{folder}", embedder="none") as memory:

@@ -218,7 +218,7 @@ def test_what_cannot_be_opened_to_read_only_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this platform has other permissions")
-@pytest.mark.parametrize("folder_mode", [0o555, 0o755])
+@pytest.mark.parametrize("folder_mode", [0o555, pytest.param(0o755, marks=pytest.mark.nightly)])
 def test_a_user_who_may_not_write_the_file_reads_and_searches_it(tmp_path: Path, folder_mode: int) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
