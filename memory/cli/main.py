@@ -75,8 +75,26 @@ GUESSES = {
 """Commands that users guess, and the right word."""
 
 
+class _Interrupted(BaseException):
+    """An interrupt outside of a command's work, which Typer would not report."""
+
+
 class Commands(TyperGroup):
     """The commands. The error for a guessed one names the right one."""
+
+    def make_context(self, *words: Any, **options: Any) -> Any:
+        """Parse the options before the command."""
+        try:
+            return super().make_context(*words, **options)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the options of the command, and run it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, and explain a guess that is none."""
@@ -169,7 +187,7 @@ def main() -> None:
     """
     try:
         _run_app()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _Interrupted):
         forget_unawaited()
         sys.exit(_end(INTERRUPTED, "interrupted", "interrupted", prefix=""))
 

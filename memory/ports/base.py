@@ -17,7 +17,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, TypeGuard, TypeVar
 
-from memory.domain.errors import InvalidInput, MemoryTiersError, NotOpen, Unsupported
+from memory.domain.errors import (
+    ConfigError,
+    InvalidInput,
+    MemoryTiersError,
+    NotOpen,
+    StoreUnavailable,
+    Unsupported,
+)
 from memory.domain.ids import digest_of, is_id
 from memory.ports.candidate_scan import count_through, gather, measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
@@ -80,6 +87,18 @@ A question for more is asked for groups of partitions.
 
 T = TypeVar("T")
 Question = TypeVar("Question", Query, Search, Candidates)
+
+
+class LoginRefused(ConfigError):
+    """The server of a store refuses the user or the password.
+
+    While the store is open this is an outage: the password was changed at the server.
+    Then callers get `StoreUnavailable`.
+    """
+
+    def __init__(self, store: str, problem: str) -> None:
+        super().__init__(f"store '{store}': {problem}")
+        self.problem = problem
 
 
 class BaseStore(ABC):
@@ -563,6 +582,8 @@ class BaseStore(ABC):
             ours = self._translate(error)
             if ours is None:
                 raise
+            if isinstance(ours, LoginRefused) and self._opened:  # the password was changed
+                raise StoreUnavailable(self.name, ours.problem) from error
             raise ours from error
         if task and task.cancelling() > before:
             raise asyncio.CancelledError

@@ -19,6 +19,7 @@ from memory.domain.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from memory.ports.base import LoginRefused
 
 _REFUSED = {11000, 13113, 241}
 """Codes of refused writes.
@@ -107,7 +108,7 @@ def _refusal(store: str, place: str, error: driver.OperationFailure) -> Exceptio
     codes = set(_codes(error))
     named = f"code {error.code}"
     if codes & _REFUSED_USER:
-        return ConfigError(f"store '{store}': {place} refuses the user or the password; correct them")
+        return LoginRefused(store, f"{place} refuses the user or the password; correct them")
     if codes & _NOT_ALLOWED:
         return ConfigError(
             f"store '{store}': the user may not do this at {place}; grant it readWrite on the database"

@@ -18,6 +18,7 @@ from memory.domain.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from memory.ports.base import LoginRefused
 
 _MOVING = "non local key"
 _FOR_NOW = (
@@ -39,7 +40,9 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
         isinstance(error, driver.ResponseError) and "NOPERM" in str(error)
     ):
         return StoreError(store, _missing_permission(str(error), prefix))
-    if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
+    if isinstance(error, driver.AuthenticationError):
+        return LoginRefused(store, f"refuses the user or the password ({_short(error)}); check the URL")
+    if isinstance(error, driver.AuthorizationError):
         return StoreError(store, f"refuses user, password or command ({_short(error)}); check URL and ACL")
     if isinstance(error, driver.OutOfMemoryError):
         return StoreFull(

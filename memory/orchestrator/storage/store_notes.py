@@ -211,6 +211,11 @@ class StoreNotes:
                 f"{served}, and another store now has its name and place. Restore the earlier store; or run"
                 " `memory doctor --repair`, which restores what the other stores hold"
             )
+        if other["name"] in {leaf.name for leaf in self._placement.topology.leaves}:
+            return (
+                f"{served}, and it is not durable any more. So it has only copies now, and its data is not"
+                " found. Make it durable again, as the log and `memory doctor` say"
+            )
         instead = [
             store.name
             for store, note in notes.items()

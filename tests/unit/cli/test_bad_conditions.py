@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from typer.core import TyperGroup
 
 import memory_tiers
 from memory.cli import main as command_line
@@ -29,10 +30,13 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize(
+    ("where", "name"), [(command_line, "app"), (TyperGroup, "make_context"), (TyperGroup, "invoke")]
+)
 def test_an_interrupt_before_a_command_runs_is_one_line_and_130(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: Any, name: str
 ) -> None:
-    monkeypatch.setattr(command_line, "app", interrupt)
+    monkeypatch.setattr(where, name, interrupt)
     monkeypatch.setattr(sys, "argv", ["memory", "stats", "--json"])
     with pytest.raises(SystemExit) as ended:
         command_line.main()

@@ -37,7 +37,7 @@ def start(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
 
 def run(folder: Path, *words: str) -> tuple[int, str, str]:
     process = start(folder, *words)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     return process.returncode, out, err
 
 
@@ -65,7 +65,7 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=600,
     )
     assert "Exit codes" in done.stdout
     assert not set(HEAVY) & set(done.stdout.partition("LOADED")[2].split())
@@ -83,7 +83,7 @@ def test_a_process_that_ends_looks_through_nothing_for_garbage(tmp_path: Path) -
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=600,
     )
     assert int(done.stdout.partition("LEFT ")[2]) < 1_000
 
@@ -133,7 +133,7 @@ def cut_off(folder: Path, conversation: Path, how: signal.Signals, *, expected: 
     assert process.stderr is not None
     acks = [json.loads(process.stderr.readline())["committed"] for _ in range(3)]
     process.send_signal(how)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == expected
     assert "Traceback" not in err
     acks += [
@@ -164,11 +164,11 @@ def test_a_reader_that_goes_away_is_no_drama(tmp_path: Path, conversation: Path)
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=600) == 141
 
 
 def test_a_reader_of_what_is_for_people_may_go_away_too(tmp_path: Path) -> None:
     process = start(tmp_path, "--config", "m.db", "doctor", stderr=subprocess.DEVNULL)
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(timeout=60) == 141
+    assert process.wait(timeout=600) == 141

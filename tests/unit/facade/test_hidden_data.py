@@ -200,3 +200,21 @@ def test_a_memory_of_one_tier_alone_warns_of_nothing_and_leaves_the_notes(
         assert found is not None
         assert found.value == {"n": 1}
     assert warned(given, caplog) == doctor(given) == []
+
+
+def test_a_store_that_is_not_durable_any_more_is_told_from_one_that_is_omitted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = config(tmp_path, "short", "mid", "mid")
+    given["stores"]["short"] = {"url": f"file://{tmp_path / 'short'}"}
+    with BlockingMemory(given) as memory:
+        memory.write("of a session", scope="session:s")
+    given["stores"]["short"]["options"] = {"fsync": False}
+    said = [one for one in warned(given, caplog) if "beside" in one]
+    assert said == [one for one in doctor(given) if "beside" in one]
+    (one,) = said
+    assert "store 'short' served tier 'short' beside store 'mid'" in one
+    assert "not durable any more" in one
+    assert "omits" not in one
+    given["stores"]["short"]["options"] = {"fsync": True}
+    assert warned(given, caplog) == doctor(given) == []

@@ -20,6 +20,7 @@ from memory.domain.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from memory.ports.base import LoginRefused
 
 DUPLICATE, NO_VALUE, NO_COLUMN, MALFORMED = 1062, 1048, 1054, 2027
 COLLISIONS = frozenset({1213, 1205, 1020})
@@ -121,7 +122,7 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
     ),
     (
         frozenset({1045, 1698, 1251, 2049, 2059, 2061, 1862, 3118}),
-        ConfigError,
+        LoginRefused,
         "{place} refuses the user or the password",
     ),
     (frozenset({1049}), ConfigError, "there is no such database at {place}; create it, or name another"),

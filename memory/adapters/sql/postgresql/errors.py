@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from memory.adapters.sql.postgresql.connection import UnusableFile
 from memory.adapters.sql.server.pool import PoolTimeout
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.ports.base import LoginRefused
 
 MAY_NOT_WRITE = (pg.InsufficientPrivilegeError, pg.ReadOnlySQLTransactionError)
 """Errors of a change by a role with SELECT only, or by any role on a standby."""
@@ -76,7 +77,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
 _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[Exception], str], ...] = (
     (
         pg.InvalidAuthorizationSpecificationError,
-        ConfigError,
+        LoginRefused,
         "{place} refuses the user or the password",
     ),  # includes a wrong password
     (

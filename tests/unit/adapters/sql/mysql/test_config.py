@@ -23,6 +23,7 @@ from memory.domain.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from memory.ports.base import LoginRefused
 from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED
 
@@ -141,7 +142,7 @@ def test_a_server_that_is_too_old_is_refused_by_name(version: str) -> None:
 @cells(
     "number, ours, retryable",
     [
-        (1045, ConfigError, False),
+        (1045, LoginRefused, False),
         (1049, ConfigError, False),
         (1142, ConfigError, False),
         (1114, StoreFull, False),

@@ -158,6 +158,27 @@ def test_a_pooler_in_the_way_is_named(error: str, message: str, said: str) -> No
     assert said in str(ours)
 
 
+async def test_a_password_that_changes_while_a_memory_is_open_is_an_outage(admin: Any) -> None:
+    with pytest.raises(ConfigError, match="refuses the user or the password"):
+        await Memory(_url().replace("app:app", "app:wrong")).open()
+    async with Memory(_url(), embedder="none") as memory:
+        await memory.write("Ada likes tea", scope="user:ada")
+        await admin.execute("ALTER ROLE app PASSWORD 'other'")
+        await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
+        refused = [one async for one in _refusals(memory, 3)]
+        assert any("refuses the user or the password" in str(one) for one in refused)
+        await admin.execute("ALTER ROLE app PASSWORD 'app'")
+        assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
+
+
+async def _refusals(memory: Memory, times: int) -> AsyncIterator[StoreUnavailable]:
+    """Read some times; the first read may meet a connection that was just ended."""
+    for _ in range(times):
+        with pytest.raises(StoreUnavailable) as refused:
+            await memory.get("01a22d50-2786-88d4-8624-1a2f709cbb14")
+        yield refused.value
+
+
 # -- rights ----------------------------------------------------------------------------
 
 
