@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from memory import Memory, MemoryTiersError, Scope
-from memory.commands import Result, commands_in, escape, parse, render, run
+from memory.commands import Result, commands_in, parse, render, run
 from memory.commands.parse import InvalidCommand
+from memory.domain import escape
 from memory.domain.escape import escape_text
 from tests.support.depth import drawn
 from tests.support.mutations import Mutation
