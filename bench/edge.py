@@ -62,7 +62,7 @@ async def searches(folder: Path, rounds: int) -> list[Figure]:
     asked = [_unit(chance) for _ in range(SEARCHES * rounds)]
     packed = [pack_vector(vector) for vector in asked]
     here, part = within(Partition("acme", "user:7")), Eq("type", "fact")
-    engine: Any = store._engine
+    engine: Any = store.engine
 
     async def headers(n: int) -> None:
         await store.search(Search(ENTRIES, here, Near(packed[n]), LIMIT, part))

@@ -88,7 +88,7 @@ class MongoAlone(OneSchema):
         """
         other = self.store()
         await other.open(DECLARED)
-        directory = other._ready().directory  # type: ignore[attr-defined]
+        directory = other.ready().directory  # type: ignore[attr-defined]
         look = directory.generations
 
         async def late(partitions: Sequence[Partition]) -> Mapping[Partition, int]:

@@ -78,22 +78,22 @@ class QdrantEdge(InAFolder):
 
         assert isinstance(store, QdrantStore)
         await store.open(collections)  # a test may have closed it
-        if any(length > 1_000 for length in _edge(store)._dimensions):
+        if any(length > 1_000 for length in _edge(store).dimensions):
             await store.close()
             shutil.rmtree(self.folder / "data")
             fresh = await self.make()
             await fresh.open(collections)
             return fresh
-        shard = _edge(store)._open_shard
+        shard = _edge(store).open_shard
         shard.update(qdrant_edge.UpdateOperation.delete_points_by_filter(qdrant_edge.Filter()))
-        _edge(store)._shard = None
+        _edge(store).shard = None
         await store.close()
         again = self._store("data")
         assert isinstance(again, QdrantStore)
         engine = _edge(again)
 
         def take_over() -> None:
-            engine._shard, engine._dimensions = shard, engine._folder.dimensions()
+            engine.shard, engine.dimensions = shard, engine.folder.dimensions()
 
         with patch.object(engine, "_load", take_over):
             await again.open(collections)
@@ -166,9 +166,9 @@ class QdrantLocal(Harness):
         from memory.adapters.qdrant.store import QdrantStore
 
         assert isinstance(store, QdrantStore)
-        assert isinstance(store._engine, ClientEngine)
+        assert isinstance(store.engine, ClientEngine)
         await _dies_before_it_looks(
-            QdrantStore("qdrant://:memory:", client=store._engine._client), write, meanwhile
+            QdrantStore("qdrant://:memory:", client=store.engine.client), write, meanwhile
         )
 
 
@@ -257,8 +257,8 @@ class QdrantServer(Served):
 def _edge(store: QdrantStore) -> EdgeEngine:
     from memory.adapters.qdrant.edge import EdgeEngine
 
-    assert isinstance(store._engine, EdgeEngine)
-    return store._engine
+    assert isinstance(store.engine, EdgeEngine)
+    return store.engine
 
 
 def _tiny() -> Thresholds:
@@ -286,14 +286,14 @@ async def _dies_before_it_looks(writer: Store, write: Put, meanwhile: Callable[[
 
     assert isinstance(writer, QdrantStore)
     await writer.open(DECLARED)
-    commit = writer._engine.commit
+    commit = writer.engine.commit
 
     async def late(changes: Sequence[PointChange], *asked: Any) -> set[str]:
         await meanwhile()
         await commit(changes, *asked)
         raise _Died
 
-    with patch.object(writer._engine, "commit", late), suppress(_Died):
+    with patch.object(writer.engine, "commit", late), suppress(_Died):
         await writer.apply([write])
     await writer.close()
 

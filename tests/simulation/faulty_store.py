@@ -70,25 +70,25 @@ class FaultyStore:
     async def check(self) -> Health:
         if self._server.down_until > self._process.loop.time():
             return Health(False, "down")
-        return await self._call("check", lambda: self._server.store.check())
+        return await self.on_call("check", lambda: self._server.store.check())
 
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        return await self._call("get", lambda: self._server.store.get(collection, keys), shown=keys)
+        return await self.on_call("get", lambda: self._server.store.get(collection, keys), shown=keys)
 
     async def query(self, query: Query) -> Page:
-        return await self._call("query", lambda: self._server.store.query(query), shown=query)
+        return await self.on_call("query", lambda: self._server.store.query(query), shown=query)
 
     async def count(self, query: Query) -> Count:
-        return await self._call("count", lambda: self._server.store.count(query))
+        return await self.on_call("count", lambda: self._server.store.count(query))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return self._server.store.counted_bytes(collection, record)
 
     async def search(self, search: Search) -> list[Hit]:
-        return await self._call("search", lambda: self._server.store.search(search), shown=search)
+        return await self.on_call("search", lambda: self._server.store.search(search), shown=search)
 
     async def candidates(self, asked: Candidates) -> CandidateColumns:
-        return await self._call("candidates", lambda: self._server.store.candidates(asked), shown=asked)
+        return await self.on_call("candidates", lambda: self._server.store.candidates(asked), shown=asked)
 
     async def delete_matching(
         self,
@@ -98,7 +98,7 @@ class FaultyStore:
         carry: frozenset[str] = frozenset(),
     ) -> int:
         call = lambda: self._server.store.delete_matching(query, version, discard_at, carry)  # noqa: E731
-        return await self._call("delete_matching", call, writes=True, shown=query)
+        return await self.on_call("delete_matching", call, writes=True, shown=query)
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
         def some(random: Random) -> Awaitable[list[Outcome]]:
@@ -115,7 +115,7 @@ class FaultyStore:
         if not store.capabilities.fenced and self._process.plan.active:
             late = unlooked_for(store, writes, together)
         call = lambda: self._server.store.apply(writes, together=together)  # noqa: E731
-        return await self._call("apply", call, writes=True, partial=partial, late=late, shown=writes)
+        return await self.on_call("apply", call, writes=True, partial=partial, late=late, shown=writes)
 
     async def due(
         self,
@@ -125,33 +125,33 @@ class FaultyStore:
         *,
         expired: Mapping[Collection, datetime] | None = None,
     ) -> DuePage:
-        return await self._call("due", lambda: self._server.store.due(now, limit, cursor, expired=expired))
+        return await self.on_call("due", lambda: self._server.store.due(now, limit, cursor, expired=expired))
 
     async def audit(self, *, repair: bool = False) -> Audit:
-        return await self._call("audit", lambda: self._server.store.audit(repair=repair))
+        return await self.on_call("audit", lambda: self._server.store.audit(repair=repair))
 
     async def vacuum(self) -> int:
-        return await self._call("vacuum", lambda: self._server.store.vacuum())
+        return await self.on_call("vacuum", lambda: self._server.store.vacuum())
 
     async def partitions(
         self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None
     ) -> PartitionPage:
-        return await self._call(
+        return await self.on_call(
             "partitions",
             lambda: self._server.store.partitions(where, prefix=prefix, limit=limit, cursor=cursor),
         )
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
-        return await self._call("idle_partitions", lambda: self._server.store.idle_partitions(limit))
+        return await self.on_call("idle_partitions", lambda: self._server.store.idle_partitions(limit))
 
     async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        return await self._call(
+        return await self.on_call(
             "forget_partitions", lambda: self._server.store.forget_partitions(idle), writes=True
         )
 
     # -- one call ----------------------------------------------------------------------
 
-    async def _call(
+    async def on_call(
         self,
         method: str,
         act: Callable[[], Awaitable[T]],

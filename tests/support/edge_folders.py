@@ -52,16 +52,16 @@ def kept_open() -> Iterator[Path]:
         _kept.shard.update(UpdateOperation.delete_points_by_filter(Filter()))
 
     def take_over(engine: EdgeEngine) -> None:
-        ours = engine._folder.shard == shard
+        ours = engine.folder.shard == shard
         if not ours or not _kept.is_open():
             load(engine)
-            _kept.shard = engine._shard if ours else _kept.shard
+            _kept.shard = engine.shard if ours else _kept.shard
             return
-        engine._shard, engine._dimensions, engine._logged = _kept.shard, engine._folder.dimensions(), 0
+        engine.shard, engine.dimensions, engine._logged = _kept.shard, engine.folder.dimensions(), 0
 
     def leave_open(engine: EdgeEngine) -> None:
-        if engine._shard is _kept.shard:
-            engine._shard = None
+        if engine.shard is _kept.shard:
+            engine.shard = None
         let_go(engine)
 
     with patch.object(EdgeEngine, "_load", take_over), patch.object(EdgeEngine, "_let_go", leave_open):

@@ -199,18 +199,18 @@ class AtCalls:
         after: Container[int] = (),
     ) -> None:
         self.calls, self.happened, self._acts, self._after = 0, 0, acts, after
-        self._calls = {store: store._call for store in stores}
+        self._calls = {store: store.on_call for store in stores}
 
     def __enter__(self) -> AtCalls:
         for store, call in self._calls.items():
-            store._call = self._counting(call)
+            store.on_call = self._counting(call)
         self._token = _IS_COUNTED.set(True)
         return self
 
     def __exit__(self, *_: object) -> None:
         _IS_COUNTED.reset(self._token)
         for store, call in self._calls.items():
-            store._call = call
+            store.on_call = call
 
     def _counting(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def counted(*args: Any, **kwargs: Any) -> Any:

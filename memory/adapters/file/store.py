@@ -52,42 +52,42 @@ class FileStore(BaseStore):
         self, url: str, name: str = "file", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
     ) -> None:
         super().__init__(name)
-        self._config = replace(parse(name, url, options), thresholds=thresholds)
-        if not self._config.fsync:
+        self.config = replace(parse(name, url, options), thresholds=thresholds)
+        if not self.config.fsync:
             self._capabilities = replace(self.claims, durable=False, loss_window=WRITTEN_BACK)
-        self._library = Library(name, self._config)
-        self._by_key = Library(name, self._config)
+        self.library = Library(name, self.config)
+        self._by_key = Library(name, self.config)
         self._worker: WritingWorker | None = None
         self._reader: Worker | None = None
 
     @property
     def epoch(self) -> str:
         """The machine's run id if `fsync` is off, because its crash may lose writes."""
-        return "" if self._config.fsync else run_of_the_machine()
+        return "" if self.config.fsync else run_of_the_machine()
 
     @property
     def path(self) -> Path:
-        return self._config.path.absolute()
+        return self.config.path.absolute()
 
     @property
     def reads_only(self) -> bool:
-        return self._library.disk.read_only
+        return self.library.disk.read_only
 
     # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         worker, reader = (
-            WritingWorker(self.name, self._write, self._config.thresholds.writes_together),
+            WritingWorker(self.name, self._write, self.config.thresholds.writes_together),
             Worker(self.name),
         )
         try:
-            await worker.run(lambda: self._library.open(self._deadline()))
+            await worker.run(lambda: self.library.open(self._deadline()))
             await reader.run(self._by_key.join)
         except BaseException:
             await self._end(worker, reader)
             raise
         self._worker, self._reader = worker, reader
-        self._take_format(self._library.noted)
+        self._take_format(self.library.noted)
 
     async def _close(self) -> None:
         worker, reader = self._worker, self._reader
@@ -98,32 +98,32 @@ class FileStore(BaseStore):
     async def _end(self, *workers: Worker) -> None:
         for worker in workers:
             await worker.stop()
-        self._library.close()
+        self.library.close()
         self._by_key.close()
 
     async def _read_format(self) -> str | None:
-        return await self._run(lambda: self._library.schema()[1])
+        return await self._run(lambda: self.library.schema()[1])
 
     async def _swap_format(self, before: str | None, after: str) -> bool:
-        return await self._run(lambda: self._library.swap_format(before, after, self._deadline()))
+        return await self._run(lambda: self.library.swap_format(before, after, self._deadline()))
 
     async def _check(self) -> Health:
         quarantined = await self._run(self._all_quarantined)
-        detail = str(self._config.path)
+        detail = str(self.config.path)
         if quarantined:
             detail += (
                 f"; {len(quarantined)} damaged files are in its quarantine: inspect, repair or delete them"
             )
-        foreign = await self._run(lambda: foreign_names(self._library.disk, _NAMED))
+        foreign = await self._run(lambda: foreign_names(self.library.disk, _NAMED))
         if foreign:
             detail += f"; ignored, because this store did not create them: {', '.join(map(repr, foreign))}"
         named: list[JsonValue] = list(quarantined[:_NAMED])
         facts: dict[str, JsonValue] = {
             "schema": SCHEMA,
-            "fsync": self._config.fsync,
+            "fsync": self.config.fsync,
             "quarantined_files": named,
         }
-        facts |= {"read_only": True} if self._library.disk.read_only else {}
+        facts |= {"read_only": True} if self.library.disk.read_only else {}
         facts |= {"foreign_files": list[JsonValue](foreign)} if foreign else {}
         return Health(
             ok=True,
@@ -135,9 +135,9 @@ class FileStore(BaseStore):
         )
 
     def _all_quarantined(self) -> Sequence[str]:
-        with self._library.hold_lock(self._deadline()):
-            self._library.schema()
-        return self._library.records.all_quarantined()
+        with self.library.hold_lock(self._deadline()):
+            self.library.schema()
+        return self.library.records.all_quarantined()
 
     # -- work --------------------------------------------------------------------------
 
@@ -154,22 +154,22 @@ class FileStore(BaseStore):
         return await self._at_work(self._worker).apply(Call(writes, together, self._deadline()))
 
     async def _query(self, query: Query) -> Page:
-        reading = Reader(self.name, self._library, self._deadline())
+        reading = Reader(self.name, self.library, self._deadline())
         return await self._run(lambda: reading.query(query))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return seal_record(
             collection.name,
             standing_of(collection, row_of(collection, record)),
-            self._config.thresholds.bytes_apart,
+            self.config.thresholds.bytes_apart,
         ).size
 
     async def _count(self, query: Query) -> Count:
-        reading = Reader(self.name, self._library, self._deadline())
+        reading = Reader(self.name, self.library, self._deadline())
         return await self._run(lambda: reading.count(query))
 
     async def _search(self, search: Search) -> list[Hit]:
-        reading = Reader(self.name, self._library, self._deadline())
+        reading = Reader(self.name, self.library, self._deadline())
         return await self._run(lambda: reading.search(search))
 
     async def _delete_matching(
@@ -178,8 +178,8 @@ class FileStore(BaseStore):
         deadline = self._deadline()
 
         def delete() -> int:
-            reading, batch = Reader(self.name, self._library, deadline), Batch(self._library)
-            with self._library.hold_lock(deadline):
+            reading, batch = Reader(self.name, self.library, deadline), Batch(self.library)
+            with self.library.hold_lock(deadline):
                 count = batch.delete(query.collection, reading.to_delete(query), version, discard_at, carry)
                 batch.commit()
                 return count
@@ -208,7 +208,7 @@ class FileStore(BaseStore):
         return await self._run(lambda: self._upkeep().forget(idle))
 
     def _upkeep(self) -> Upkeep:
-        return Upkeep(self._library, self._deadline)
+        return Upkeep(self.library, self._deadline)
 
     # -- in the thread -----------------------------------------------------------------
 
@@ -217,9 +217,9 @@ class FileStore(BaseStore):
 
         So no call fails because of another.
         """
-        batch = Batch(self._library)
+        batch = Batch(self.library)
         try:
-            with self._library.hold_lock(calls[0].deadline):
+            with self.library.hold_lock(calls[0].deadline):
                 answers = [self._decide(batch, call) for call in calls]
                 batch.commit()
         except (
@@ -258,7 +258,7 @@ class FileStore(BaseStore):
         return worker
 
     def _deadline(self) -> float:
-        return deadline_in(self._config.lock_timeout)
+        return deadline_in(self.config.lock_timeout)
 
     def _translate(self, error: Exception) -> Exception | None:
         return translate(self.name, error)

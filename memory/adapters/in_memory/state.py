@@ -30,10 +30,10 @@ class State:
     def __init__(self) -> None:
         self.runs = 1
         """Number of runs so far; see `restart`."""
-        self._slots: dict[str, dict[Key, Standing]] = {}
-        self._live: dict[str, dict[Partition, dict[Key, Record]]] = {}
-        self._generations: dict[Partition, int] = {}
-        self._damaged: dict[tuple[str, Key], str] = {}
+        self.slots: dict[str, dict[Key, Standing]] = {}
+        self.by_partition: dict[str, dict[Partition, dict[Key, Record]]] = {}
+        self.generations: dict[Partition, int] = {}
+        self.damaged: dict[tuple[str, Key], str] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
         self._leaving: list[tuple[datetime, int, str, Key]] | None = None
         """Heap of the slots that `forget` may drop, earliest first; None until its
@@ -47,26 +47,26 @@ class State:
     # -- reading -----------------------------------------------------------------------
 
     def fetch_stored(self, collection: str, key: Key) -> Standing | None:
-        slots = self._slots.get(collection)
+        slots = self.slots.get(collection)
         return slots.get(key) if slots else None
 
     def fetch_visible(self, collection: str, key: Key) -> Stored | None:
         """Return the slot as a reader sees it: a damaged record becomes `Corrupt`."""
-        if self._damaged and (problem := self._damaged.get((collection, key))) is not None:
+        if self.damaged and (problem := self.damaged.get((collection, key))) is not None:
             return Corrupt(key, problem)
         return self.fetch_stored(collection, key)
 
     def is_damaged(self, collection: str, key: Key) -> bool:
-        return bool(self._damaged) and (collection, key) in self._damaged
+        return bool(self.damaged) and (collection, key) in self.damaged
 
     @property
     def damages(self) -> int:
         """Number of damaged records."""
-        return len(self._damaged)
+        return len(self.damaged)
 
     def live(self, collection: str, where: Where) -> Iterator[Record]:
         """Yield the live records of these partitions, in no particular order."""
-        partitions = self._live.get(collection, {})
+        partitions = self.by_partition.get(collection, {})
         if isinstance(where, Partitions):
             for partition in dict.fromkeys(where.partitions):
                 yield from partitions.get(partition, {}).values()
@@ -76,15 +76,17 @@ class State:
                     yield from records.values()
 
     def everything(self, collection: str) -> Iterator[Standing]:
-        yield from self._slots.get(collection, {}).values()
+        yield from self.slots.get(collection, {}).values()
 
     def generation(self, partition: Partition) -> int:
-        return self._generations.get(partition, 0)
+        return self.generations.get(partition, 0)
 
     def partitions(self) -> Iterator[tuple[Partition, int]]:
         """Yield partitions with live records or a generation; 0 stands for none."""
-        held = {partition for live in self._live.values() for partition, records in live.items() if records}
-        yield from ((partition, self.generation(partition)) for partition in held | self._generations.keys())
+        held = {
+            partition for live in self.by_partition.values() for partition, records in live.items() if records
+        }
+        yield from ((partition, self.generation(partition)) for partition in held | self.generations.keys())
 
     def idle(self) -> Iterator[tuple[Partition, int]]:
         """Yield partitions without records and marks about which the state keeps data.
@@ -92,12 +94,14 @@ class State:
         Each comes with its generation.
         """
         kept = dict.fromkeys(
-            [*self._generations, *(partition for live in self._live.values() for partition in live)]
+            [*self.generations, *(partition for live in self.by_partition.values() for partition in live)]
         )
-        busy = {partition for live in self._live.values() for partition, records in live.items() if records}
+        busy = {
+            partition for live in self.by_partition.values() for partition, records in live.items() if records
+        }
         busy |= {
             Partition(s.key.tenant, s.scope)
-            for slots in self._slots.values()
+            for slots in self.slots.values()
             for s in slots.values()
             if isinstance(s, Mark)
         }
@@ -107,8 +111,8 @@ class State:
 
     def place(self, collection: str, key: Key, new: Standing | None) -> None:
         """Store `new` under the key; None removes the slot."""
-        slots = self._slots.setdefault(collection, {})
-        live = self._live.setdefault(collection, {})
+        slots = self.slots.setdefault(collection, {})
+        live = self.by_partition.setdefault(collection, {})
         old = slots.get(key)
         if isinstance(old, Record):
             self._assign(live[old.partition], key, None)
@@ -117,20 +121,20 @@ class State:
         self._assign(slots, key, new)
         if new is not None and self._leaving is not None:
             self._note_leaving(collection, new)
-        if self._damaged:
-            self._assign(self._damaged, (collection, key), None)
+        if self.damaged:
+            self._assign(self.damaged, (collection, key), None)
 
     def raise_generation(self, partition: Partition, to: int | None) -> int:
         current = self.generation(partition)
         raised = current + 1 if to is None else max(current, to)
         if raised != current:
-            self._assign(self._generations, partition, raised)
+            self._assign(self.generations, partition, raised)
         return raised
 
     def forget_partition(self, partition: Partition) -> None:
         """Forget all data about an empty partition."""
-        self._generations.pop(partition, None)
-        for live in self._live.values():
+        self.generations.pop(partition, None)
+        for live in self.by_partition.values():
             live.pop(partition, None)
 
     def _assign(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
@@ -159,9 +163,9 @@ class State:
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
-            {name: dict(slots) for name, slots in self._slots.items()},
-            dict(self._generations),
-            dict(self._damaged),
+            {name: dict(slots) for name, slots in self.slots.items()},
+            dict(self.generations),
+            dict(self.damaged),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -170,11 +174,11 @@ class State:
         for collection, slots in snapshot.slots.items():
             for key, standing in slots.items():
                 self.place(collection, key, standing)
-        self._generations.update(snapshot.generations)
-        self._damaged.update(snapshot.damaged)
+        self.generations.update(snapshot.generations)
+        self.damaged.update(snapshot.damaged)
 
     def wipe(self) -> None:
-        for held in (self._slots, self._live, self._generations, self._damaged):
+        for held in (self.slots, self.by_partition, self.generations, self.damaged):
             held.clear()
         self._leaving = None
 
@@ -188,7 +192,7 @@ class State:
         """Make the live record under the key unreadable."""
         if not isinstance(self.fetch_stored(collection, key), Record):
             raise LookupError(f"no live record {key} in '{collection}' to damage")
-        self._damaged[(collection, key)] = problem
+        self.damaged[(collection, key)] = problem
 
     def forget(self, now: datetime) -> None:
         """Drop expired cached copies, marks and tombstones, as a store with `ttl` does.
@@ -197,7 +201,7 @@ class State:
         """
         if self._leaving is None:
             self._leaving = []
-            for collection, slots in self._slots.items():
+            for collection, slots in self.slots.items():
                 for standing in slots.values():
                     self._note_leaving(collection, standing)
         while self._leaving and self._leaving[0][0] < now:

@@ -78,9 +78,9 @@ class MongoStore(BaseStore):
         self, url: str, name: str = "mongodb", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
     ) -> None:
         super().__init__(name)
-        self._config = replace(parse(name, url, options), thresholds=thresholds)
-        require_uri(name, self._config)
-        self._names = CollectionNames(self._config.prefix)
+        self.config = replace(parse(name, url, options), thresholds=thresholds)
+        require_uri(name, self.config)
+        self._names = CollectionNames(self.config.prefix)
         self._client: AsyncMongoClient[Document] | None = None
         self._heartbeats = Heartbeats()
         self._found: Inspection | None = None
@@ -101,19 +101,19 @@ class MongoStore(BaseStore):
 
     async def _connect(self, collections: Sequence[Collection]) -> None:
         await self._disconnect()  # left over by a cancelled opening
-        named = "" if self._config.uri.startswith("mongodb+srv://") else self._config.replica_set
-        heartbeats = Heartbeats(named, len(self._config.hosts.split(",")))
-        client = client_of(self._config, heartbeats)
+        named = "" if self.config.uri.startswith("mongodb+srv://") else self.config.replica_set
+        heartbeats = Heartbeats(named, len(self.config.hosts.split(",")))
+        client = client_of(self.config, heartbeats)
         try:
             found = await self._inspect(client, heartbeats)
-            database = database_of(client, self._config, found)
+            database = database_of(client, self.config, found)
             labels = {name: labels_of(paths) for name, paths in self.json_paths.items()}
             self._take_format(await make_ready(self.name, database, self._names, collections, labels))
         except BaseException:
             await heartbeats.close(client)
             raise
         self._client, self._heartbeats, self._found = client, heartbeats, found
-        thresholds, majority, sharded = self._config.thresholds, found.transactions, found.sharded
+        thresholds, majority, sharded = self.config.thresholds, found.transactions, found.sharded
         tables = {
             c.name: Table(
                 c,
@@ -139,12 +139,12 @@ class MongoStore(BaseStore):
 
     async def _inspect(self, client: AsyncMongoClient[Document], heartbeats: Heartbeats) -> Inspection:
         host, _, port = (
-            self._config.hosts.partition(",")[0].rpartition(":")
-            if ":" in self._config.hosts
-            else (self._config.hosts, "", "27017")
+            self.config.hosts.partition(",")[0].rpartition(":")
+            if ":" in self.config.hosts
+            else (self.config.hosts, "", "27017")
         )
         looking = self._of_the_named_set(inspect(self.name, client), heartbeats)
-        if self._config.uri.startswith("mongodb+srv://") or not port.isdecimal() or "," in self._config.hosts:
+        if self.config.uri.startswith("mongodb+srv://") or not port.isdecimal() or "," in self.config.hosts:
             return await looking
         return await expect_server(
             "MongoDB",
@@ -173,8 +173,8 @@ class MongoStore(BaseStore):
                     f"'{name}'" if name else "no replica set" for name in sorted(heartbeats.sets)
                 )
                 raise ConfigError(
-                    f"store '{self.name}': the URL says replicaSet={self._config.replica_set}, "
-                    f"but {self._config.hosts} belongs to {found}; correct replicaSet"
+                    f"store '{self.name}': the URL says replicaSet={self.config.replica_set}, "
+                    f"but {self.config.hosts} belongs to {found}; correct replicaSet"
                 )
             return work.result()
         finally:
@@ -205,7 +205,7 @@ class MongoStore(BaseStore):
         weaker = self.capabilities.durable and not found.durable
         if not self.capabilities.durable:
             self._epoch = found.run
-        notes = [self._config.place, *found.advice]
+        notes = [self.config.place, *found.advice]
         if weaker:
             notes.insert(1, "the server changed since it was opened: it is no longer durable")
         if not found.transactions:
@@ -225,7 +225,7 @@ class MongoStore(BaseStore):
 
     async def _vital_signs(self) -> tuple[Inspection, int | None, int]:
         client = self._live_client()
-        database = client[self._config.database]
+        database = client[self.config.database]
         found, (schema, _) = await inspect(self.name, client), await versions_of(database, self._names)
         return found, schema, await database[self._names.quarantine].count_documents({})
 
@@ -234,13 +234,13 @@ class MongoStore(BaseStore):
         return any(part.parts in paths for paths in self.json_paths.values()) and is_comparable(part)
 
     async def _read_format(self) -> str | None:
-        return (await self._to_its_end(versions_of(self._live_client()[self._config.database], self._names)))[
+        return (await self._to_its_end(versions_of(self._live_client()[self.config.database], self._names)))[
             1
         ]
 
     async def _swap_format(self, before: str | None, after: str) -> bool:
         return await self._to_its_end(
-            swap_format(self._live_client()[self._config.database], self._names, before, after)
+            swap_format(self._live_client()[self.config.database], self._names, before, after)
         )
 
     def _live_client(self) -> AsyncMongoClient[Document]:
@@ -267,7 +267,7 @@ class MongoStore(BaseStore):
     # -- work --------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        return await self._to_its_end(self._found_under(self._table(collection), keys))
+        return await self._to_its_end(self._found_under(self.table(collection), keys))
 
     async def _found_under(self, table: Table, keys: Sequence[Key]) -> list[Stored | None]:
         answers, damaged = await reading.get(table, keys)
@@ -282,7 +282,7 @@ class MongoStore(BaseStore):
         return await self._to_its_end(self._several(writes, together))
 
     async def _alone(self, write: Put | Delete | RaiseGeneration) -> Outcome:
-        backing = self._ready()
+        backing = self.ready()
         try:
             match write:
                 case Put():
@@ -299,14 +299,14 @@ class MongoStore(BaseStore):
     async def _several(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         atomic, patience = (
             self.capabilities.atomic and (together or len(writes) > 1),
-            _TURNS * self._config.timeout,
+            _TURNS * self.config.timeout,
         )
         late = asyncio.get_running_loop().time() + patience
-        batch = WriteBatch(self._ready(), self._turns, writes, atomic=atomic, together=together, late=late)
+        batch = WriteBatch(self.ready(), self._turns, writes, atomic=atomic, together=together, late=late)
         return await carry_out(self.name, batch, writes, together=together, patience=patience)
 
     async def _query(self, query: Query) -> Page:
-        table = self._table(query.collection)
+        table = self.table(query.collection)
         return await self._to_its_end(sound(lambda: reading.query(table, query), self._quarantine))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
@@ -314,29 +314,29 @@ class MongoStore(BaseStore):
         return len(bson.encode(document_of(row_of(collection, record), labels)))
 
     async def _count(self, query: Query) -> Count:
-        return await self._to_its_end(reading.count(self._table(query.collection), query))
+        return await self._to_its_end(reading.count(self.table(query.collection), query))
 
     async def _search(self, wanted: Search) -> list[Hit]:
         if not isinstance(wanted.by, Words):
             return await super()._search(wanted)
-        table, text = self._table(wanted.collection), wanted.by.text
+        table, text = self.table(wanted.collection), wanted.by.text
         return await self._to_its_end(search(table, wanted, text))
 
     async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        return await self._to_its_end(candidates(self._table(asked.collection), asked))
+        return await self._to_its_end(candidates(self.table(asked.collection), asked))
 
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        backing, deletion = self._ready(), Deletion(query, version, discard_at, carry)
+        backing, deletion = self.ready(), Deletion(query, version, discard_at, carry)
         return await self._to_its_end(
-            reading.delete_matching(self._table(query.collection), backing.quarantine, deletion)
+            reading.delete_matching(self.table(query.collection), backing.quarantine, deletion)
         )
 
     async def _partitions(
         self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
     ) -> Sequence[tuple[Partition, int]]:
-        backing = self._ready()
+        backing = self.ready()
         tables = [table.name for table in backing.tables.values()]
         return await self._to_its_end(backing.directory.list_partitions(tables, where, prefix, after, limit))
 
@@ -348,7 +348,7 @@ class MongoStore(BaseStore):
         Usually none has.
         """
         if cursor is None and not await self._to_its_end(
-            reading.may_be_due(list(self._ready().tables.values()), now, expired)
+            reading.may_be_due(list(self.ready().tables.values()), now, expired)
         ):
             return DuePage()
         return await super()._due(now, limit, cursor, expired)
@@ -364,7 +364,7 @@ class MongoStore(BaseStore):
         return await self._to_its_end(self._audit_tables(repair))
 
     async def _audit_tables(self, repair: bool) -> Audit:
-        backing, checked, problems = self._ready(), 0, list[str]()
+        backing, checked, problems = self.ready(), 0, list[str]()
         for table in backing.tables.values():
             checked += await audit_words(table, problems, repair=repair)
             await audit_foreign(table, problems)
@@ -372,7 +372,7 @@ class MongoStore(BaseStore):
             backing.quarantine,
             backing.tables,
             problems,
-            self._config.thresholds.audited_at_once,
+            self.config.thresholds.audited_at_once,
             repair=repair,
         )
         return Audit(checked, tuple(problems))
@@ -384,20 +384,18 @@ class MongoStore(BaseStore):
         return await self._to_its_end(self._idle().forget(dict(idle)))
 
     def _idle(self) -> IdlePartitions:
-        return IdlePartitions(
-            self._ready().directory, self._names, self._config.thresholds.partitions_at_once
-        )
+        return IdlePartitions(self.ready().directory, self._names, self.config.thresholds.partitions_at_once)
 
-    def _table(self, collection: Collection) -> Table:
-        return self._ready().table(collection)
+    def table(self, collection: Collection) -> Table:
+        return self.ready().table(collection)
 
-    def _ready(self) -> WriteContext:
+    def ready(self) -> WriteContext:
         if self._backing is None:
             raise NotOpen(f"store '{self.name}'")
         return self._backing
 
     async def _quarantine(self, damaged: Sequence[DamagedDocument]) -> bool:
-        return await try_quarantine(self.name, self._ready().quarantine.keep, damaged, self._translate)
+        return await try_quarantine(self.name, self.ready().quarantine.keep, damaged, self._translate)
 
     def _translate(self, error: Exception) -> Exception | None:
-        return translate(self.name, self._config.place, error)
+        return translate(self.name, self.config.place, error)

@@ -68,7 +68,7 @@ class ClientEngine:
     def __init__(self, name: str, config: ServerConfig, client: AsyncQdrantClient | None = None) -> None:
         self._name, self._config, self.thresholds = name, config, config.thresholds
         self._injected = client is not None
-        self._client = client
+        self.client = client
         self._wire: Wire | None = None
         self._dimensions: set[int] = set()
         self._shards: dict[str, Any] = {} if config.shard_key is None else {"shard_key": config.shard_key}
@@ -80,17 +80,15 @@ class ClientEngine:
 
     async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:
         config = self._config
-        if self._client is None:
-            self._client = AsyncQdrantClient(
+        if self.client is None:
+            self.client = AsyncQdrantClient(
                 **({"location": ":memory:"} if config.host is None else _address(config)),
                 timeout=config.timeout,
                 check_compatibility=False,
             )
         local = config.host is None
         self._wire = (
-            LocalWire(self._client, config.collection)
-            if local
-            else ServerWire(self._client, config.collection)
+            LocalWire(self.client, config.collection) if local else ServerWire(self.client, config.collection)
         )
         try:
             found = await make_ready(self._name, config, self._wire, self._ask, indexes, look)
@@ -109,7 +107,7 @@ class ClientEngine:
         self._wire = None
         if self._injected or self._config.host is None:
             return
-        client, self._client = self._client, None
+        client, self.client = self.client, None
         if client is not None:
             await client.close()
 

@@ -109,12 +109,12 @@ class EdgeEngine:
 
     def __init__(self, name: str, config: EdgeConfig) -> None:
         self._name = name
-        self._folder = Folder(name, config.path, config.reserve_bytes)
+        self.folder = Folder(name, config.path, config.reserve_bytes)
         self._log_bytes = config.log_bytes
         self.thresholds = config.thresholds
         self._logged = 0
-        self._shard: edge.EdgeShard | None = None
-        self._dimensions: set[int] = set()
+        self.shard: edge.EdgeShard | None = None
+        self.dimensions: set[int] = set()
         self._indexes: Sequence[Index] = ()
         self._ready = asyncio.Event()
         self._upkeep = asyncio.Lock()
@@ -126,27 +126,27 @@ class EdgeEngine:
         indexes = [index for index in indexes if not index.optional]
         self._indexes = indexes
         try:
-            self._folder.take()
+            self.folder.take()
             self._load()
             self._ready.set()
             await look()
-            standing = _call(self._open_shard.info).payload_schema
+            standing = _call(self.open_shard.info).payload_schema
             for index in indexes:
                 if index.path not in standing:
-                    _call(make_index, self._open_shard, index)
+                    _call(make_index, self.open_shard, index)
                     await asyncio.sleep(0)
         except BaseException:
             self._let_go()
             raise
 
     def _load(self) -> None:
-        self._folder.seal_shard()
-        shard = str(self._folder.shard)
-        if self._folder.has_shard():
-            self._shard = _call(edge.EdgeShard.load, shard)
+        self.folder.seal_shard()
+        shard = str(self.folder.shard)
+        if self.folder.has_shard():
+            self.shard = _call(edge.EdgeShard.load, shard)
         else:
-            self._shard = _call(new_shard, shard)
-        self._dimensions = self._folder.dimensions()
+            self.shard = _call(new_shard, shard)
+        self.dimensions = self.folder.dimensions()
         self._logged = 0
 
     async def close(self) -> None:
@@ -158,23 +158,23 @@ class EdgeEngine:
             self._let_go()
 
     def _let_go(self) -> None:
-        shard, self._shard = self._shard, None
+        shard, self.shard = self.shard, None
         self._ready.set()  # waiting calls then report that it is closed
         try:
             if shard is not None:
                 _call(shard.close)
         finally:
-            self._folder.give_back()
+            self.folder.give_back()
 
     @property
-    def _open_shard(self) -> edge.EdgeShard:
-        if self._shard is None:
+    def open_shard(self) -> edge.EdgeShard:
+        if self.shard is None:
             raise EdgeFailure("its folder is closed")
-        return self._shard
+        return self.shard
 
     async def version(self) -> str:
         await self._until_ready()
-        info = _call(self._open_shard.info)
+        info = _call(self.open_shard.info)
         return f"Qdrant Edge, {info.points_count} points in {info.segments_count} segments"
 
     async def optimise(self) -> None:
@@ -184,7 +184,7 @@ class EdgeEngine:
         per hundred thousand points. It pays off if searches compare more than about
         fifty thousand points.
         """
-        await self._in_a_child("edge_optimise", str(self._folder.shard))
+        await self._in_a_child("edge_optimise", str(self.folder.shard))
 
     async def rewrite(self) -> int:
         """Rewrite the shard without deleted data; return how many bytes that freed.
@@ -193,15 +193,15 @@ class EdgeEngine:
         After a crash, either the old or the new shard is complete.
         """
         await self._until_ready()
-        before = self._folder.size()
-        self._folder.make_sure_of_room(before)
+        before = self.folder.size()
+        self.folder.make_sure_of_room(before)
         indexes = json.dumps([[index.path, index.kind] for index in self._indexes])
         folders, at_once = (
-            (str(self._folder.shard), str(self._folder.new)),
+            (str(self.folder.shard), str(self.folder.new)),
             str(self.thresholds.rewritten_at_once),
         )
-        await self._in_a_child("edge_rewrite", *folders, indexes, at_once, then=self._folder.swap)
-        return max(0, before - self._folder.size())
+        await self._in_a_child("edge_rewrite", *folders, indexes, at_once, then=self.folder.swap)
+        return max(0, before - self.folder.size())
 
     async def _in_a_child(
         self, module: str, *arguments: str, then: Callable[[], None] = lambda: None
@@ -213,7 +213,7 @@ class EdgeEngine:
         async with self._upkeep:
             await self._until_ready()
             self._ready.clear()
-            shard, self._shard = self._shard, None
+            shard, self.shard = self.shard, None
             try:
                 if shard is not None:
                     _call(shard.close)
@@ -256,12 +256,12 @@ class EdgeEngine:
         try:
             return {
                 str(r.id): r.payload or {}
-                for r in _call(self._open_shard.retrieve, list(points), wanted, False)
+                for r in _call(self.open_shard.retrieve, list(points), wanted, False)
             }
         except EdgeFailure:
             return {
                 str(r.id): self._alone(r.id, wanted)
-                for r in _call(self._open_shard.retrieve, list(points), False, False)
+                for r in _call(self.open_shard.retrieve, list(points), False, False)
             }
 
     async def scroll(
@@ -273,7 +273,7 @@ class EdgeEngine:
         def ask(payload: bool | list[str]) -> list[Any]:
             nonlocal following
             request = edge.ScrollRequest(offset=after, limit=limit, filter=where, with_payload=payload)
-            records, following = _call(self._open_shard.scroll, request)
+            records, following = _call(self.open_shard.scroll, request)
             return records
 
         return self._fetch_points(ask, keys, lambda record: record.id), following
@@ -282,12 +282,12 @@ class EdgeEngine:
         await self._until_ready()
         try:
             records, following = _call(
-                self._open_shard.scroll,
+                self.open_shard.scroll,
                 edge.ScrollRequest(offset=after, limit=limit, with_payload=True, with_vector=True),
             )
         except EdgeFailure:
             records, following = _call(
-                self._open_shard.scroll,
+                self.open_shard.scroll,
                 edge.ScrollRequest(offset=after, limit=limit, with_payload=False, with_vector=True),
             )
             return [
@@ -305,7 +305,7 @@ class EdgeEngine:
 
         def ask(payload: bool | list[str]) -> list[Any]:
             return _call(
-                self._open_shard.scroll,
+                self.open_shard.scroll,
                 edge.ScrollRequest(limit=limit, filter=where, with_payload=payload, order_by=order),
             )[0]
 
@@ -313,7 +313,7 @@ class EdgeEngine:
 
     async def count(self, where: QdrantCondition) -> int:
         await self._until_ready()
-        return _call(self._open_shard.count, edge.CountRequest(filter=where, exact=True))
+        return _call(self.open_shard.count, edge.CountRequest(filter=where, exact=True))
 
     async def tally(self, path: str, where: QdrantCondition) -> dict[int, int]:
         """Return the counts of an indexed number.
@@ -323,19 +323,19 @@ class EdgeEngine:
         """
         await self._until_ready()
         request = edge.FacetRequest(path, limit=MOST_VALUES, exact=False, filter=where)
-        return {int(hit.value): hit.count for hit in _call(self._open_shard.facet, request).hits}
+        return {int(hit.value): hit.count for hit in _call(self.open_shard.facet, request).hits}
 
     async def values(self, path: str, where: QdrantCondition) -> list[str]:
         await self._until_ready()
         request = edge.FacetRequest(path, limit=MOST_VALUES, exact=False, filter=where)
-        return [str(hit.value) for hit in _call(self._open_shard.facet, request).hits]
+        return [str(hit.value) for hit in _call(self.open_shard.facet, request).hits]
 
     async def ask(self, questions: Sequence[PointQuery]) -> list[list[FoundPoint]]:
         return [await self._answer(question) async for question in iterate_cooperatively(questions, 1)]
 
     async def _answer(self, question: PointQuery) -> list[FoundPoint]:
         await self._until_ready()
-        if question.near is not None and len(question.near) not in self._dimensions:
+        if question.near is not None and len(question.near) not in self.dimensions:
             return []
         if question.near is None and question.words is None:
             return (await self.scroll(question.where, question.limit, None, question.keys))[0]
@@ -362,7 +362,7 @@ class EdgeEngine:
                 with_payload=payload,
                 with_vector=vectors,
             )
-            return _call(self._open_shard.query, request)
+            return _call(self.open_shard.query, request)
 
         return self._fetch_points(ask, question.keys, lambda point: point.score)
 
@@ -392,7 +392,7 @@ class EdgeEngine:
         Its owner is unknown then.
         """
         try:
-            records = _call(self._open_shard.retrieve, [point], wanted, False)
+            records = _call(self.open_shard.retrieve, [point], wanted, False)
         except EdgeFailure:
             return {"tenant": "", "id": str(point)}
         return records[0].payload or {} if records else {}
@@ -408,15 +408,15 @@ class EdgeEngine:
         """
         await self._until_ready()
         size = sum([500 + (c.payload or {}).get("bytes", 0) * 3 for c in changes])
-        self._folder.make_sure_of_room(
+        self.folder.make_sure_of_room(
             size, deleting=all(c.payload is None or c.payload.get("kind") != RECORD for c in changes)
         )
         kept = [c for c in changes if c.payload is not None and c.vectors is not None]
         for dimensions in {
             len(c.vectors.dense) for c in kept if c.vectors and c.vectors.dense
-        } - self._dimensions:
-            _call(make_vector, self._open_shard, dimensions)
-            self._dimensions.add(dimensions)
+        } - self.dimensions:
+            _call(make_vector, self.open_shard, dimensions)
+            self.dimensions.add(dimensions)
         most = self.thresholds.changed_in_a_turn
         async for some in self._portions(kept, most):
             self._update(edge.UpdateOperation.upsert_points([_point(c) for c in some]))
@@ -428,7 +428,7 @@ class EdgeEngine:
             self._remove(some)
         self._logged += size
         if self._logged > self._log_bytes:  # only closing the shard truncates the log
-            _call(self._open_shard.close)
+            _call(self.open_shard.close)
             self._load()
         return set()
 
@@ -459,7 +459,7 @@ class EdgeEngine:
         self._update(edge.UpdateOperation.delete_points([c.point for c in changes]))
 
     def _update(self, operation: edge.UpdateOperation) -> None:
-        _call(self._open_shard.update, operation)
+        _call(self.open_shard.update, operation)
 
     def translate(self, error: Exception) -> Exception | None:
         return translate_edge(self._name, error)

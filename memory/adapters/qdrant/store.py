@@ -112,13 +112,13 @@ class QdrantStore(BaseStore):
         super().__init__(name)
         config = replace(parse(name, url, options), thresholds=thresholds)
         self._capabilities = claims_of(config)
-        self._engine: Engine = _engine(name, config, client)
+        self.engine: Engine = _engine(name, config, client)
         self._turns = KeyLocks()
         self._path = config.path.absolute() if isinstance(config, EdgeConfig) else None
 
     @property
     def epoch(self) -> str:
-        return self._engine.epoch
+        return self.engine.epoch
 
     @property
     def path(self) -> Path | None:
@@ -135,8 +135,8 @@ class QdrantStore(BaseStore):
             for c in collections
             for f in c.fields
         ]
-        await self._engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))), self._look)
-        if not self._engine.exact_statistics:
+        await self.engine.open(tuple(dict.fromkeys((*_SYSTEM_INDEXES, *declared))), self._look)
+        if not self.engine.exact_statistics:
             self._capabilities = replace(self._capabilities, tenant_statistics=False)
 
     def _is_in_groups(self, where: Where) -> TypeGuard[Under]:
@@ -149,23 +149,23 @@ class QdrantStore(BaseStore):
         self._take_format(await self._read_format())
 
     async def _read_format(self) -> str | None:
-        return (await self._engine.retrieve([FORMAT_POINT])).get(FORMAT_POINT, {}).get("note")
+        return (await self.engine.retrieve([FORMAT_POINT])).get(FORMAT_POINT, {}).get("note")
 
     async def _swap_format(self, before: str | None, after: str) -> bool:
-        async with self._engine.turn:
-            found = (await self._engine.retrieve([FORMAT_POINT])).get(FORMAT_POINT)
+        async with self.engine.turn:
+            found = (await self.engine.retrieve([FORMAT_POINT])).get(FORMAT_POINT)
             if (found or {}).get("note") != before:
                 return False
             noted = PointChange(FORMAT_POINT, found, {"kind": "format", "note": after}, Vectors())
-            return not await self._engine.commit([noted])
+            return not await self.engine.commit([noted])
 
     async def _close(self) -> None:
-        await self._engine.close()
+        await self.engine.close()
 
     async def _check(self) -> Health:
-        version = await self._engine.version()
-        in_quarantine = await self._engine.count(
-            self._engine.conditions.every([self._engine.conditions.equals(QUARANTINED, 1)])
+        version = await self.engine.version()
+        in_quarantine = await self.engine.count(
+            self.engine.conditions.every([self.engine.conditions.equals(QUARANTINED, 1)])
         )
         return Health(ok=True, version=version, epoch=self.epoch, quarantined=in_quarantine)
 
@@ -177,9 +177,9 @@ class QdrantStore(BaseStore):
         self._must_be_open()
         from memory.adapters.qdrant.edge import EdgeEngine
 
-        if not isinstance(self._engine, EdgeEngine):
+        if not isinstance(self.engine, EdgeEngine):
             raise Unsupported("optimise", store=self.name)
-        await self._work(self._engine.optimise())
+        await self._work(self.engine.optimise())
 
     # -- work --------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class QdrantStore(BaseStore):
         self, collection: Collection, keys: Sequence[Key]
     ) -> tuple[list[Stored | None], list[Key]]:
         points = [record_point(collection.name, key) for key in keys]
-        standing = await self._engine.retrieve(list(dict.fromkeys(points)))
+        standing = await self.engine.retrieve(list(dict.fromkeys(points)))
         answers = [
             _decode_stored(collection, key, standing.get(point))
             async for key, point in iterate_cooperatively(zip(keys, points, strict=True))
@@ -210,8 +210,8 @@ class QdrantStore(BaseStore):
         changes: list[PointChange] = []
 
         async def mark(keys: Sequence[Key]) -> None:
-            async with self._engine.turn:
-                standing = await self._engine.retrieve(
+            async with self.engine.turn:
+                standing = await self.engine.retrieve(
                     [record_point(collection.name, key) for key in dict.fromkeys(keys)]
                 )
                 changes.extend(
@@ -221,7 +221,7 @@ class QdrantStore(BaseStore):
                         if to_quarantine(found)
                     ]
                 )
-                await self._engine.commit(changes)
+                await self.engine.commit(changes)
 
         return await try_quarantine(self.name, mark, damaged, self._ours) and bool(changes)
 
@@ -230,10 +230,10 @@ class QdrantStore(BaseStore):
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         async with AsyncExitStack() as turns:
-            for point in [] if self._engine.alone else sorted(points_changed(writes)):
+            for point in [] if self.engine.alone else sorted(points_changed(writes)):
                 await turns.enter_async_context(self._turns.at(point))
             return await carry_out(
-                self.name, Points(self.name, self._engine), writes, together=together, patience=PATIENCE
+                self.name, Points(self.name, self.engine), writes, together=together, patience=PATIENCE
             )
 
     async def _query(self, query: Query) -> Page:
@@ -242,25 +242,25 @@ class QdrantStore(BaseStore):
         )
 
     async def _page(self, query: Query) -> tuple[Page, list[Key]]:
-        pager = Pager(self._engine, query)
+        pager = Pager(self.engine, query)
         return await pager.page(), pager.to_quarantine
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return int(payload_of(collection, row_of(collection, record))["bytes"])
 
     async def _count(self, query: Query) -> Count:
-        return await matching.count(self._engine, query)
+        return await matching.count(self.engine, query)
 
     async def _search(self, wanted: Search) -> list[Hit]:
-        return await search(self._engine, wanted)
+        return await search(self.engine, wanted)
 
     async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        return await candidates(self._engine, asked)
+        return await candidates(self.engine, asked)
 
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        return await matching.delete_matching(self._engine, query, version, discard_at, carry)
+        return await matching.delete_matching(self.engine, query, version, discard_at, carry)
 
     # -- upkeep ------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class QdrantStore(BaseStore):
         return await super()._due(now, limit, cursor, expired)
 
     async def _may_be_due(self, now: datetime, expired: Iterable[datetime]) -> bool:
-        make = self._engine.conditions
+        make = self.engine.conditions
         before = {
             "discard_at": now,
             **({"expires_at": latest} if (latest := max(expired, default=None)) is not None else {}),
@@ -286,11 +286,11 @@ class QdrantStore(BaseStore):
             for path, moment in before.items()
         ]
         may_be = make.some([make.equals("owing", 1), make.equals("role", Role.ARRIVING.value), *over])
-        found, _ = await self._engine.scroll(may_be, 1, keys=("owing",))
+        found, _ = await self.engine.scroll(may_be, 1, keys=("owing",))
         return bool(found)
 
     async def _audit(self, repair: bool) -> Audit:
-        return await audit.audit(self._engine, self._collections, repair)
+        return await audit.audit(self.engine, self._collections, repair)
 
     async def _vacuum(self) -> int:
         """Rewrite a folder of Edge, which never removes deleted text from its files.
@@ -299,22 +299,22 @@ class QdrantStore(BaseStore):
         """
         from memory.adapters.qdrant.edge import EdgeEngine
 
-        return await self._engine.rewrite() if isinstance(self._engine, EdgeEngine) else 0
+        return await self.engine.rewrite() if isinstance(self.engine, EdgeEngine) else 0
 
     async def _partitions(
         self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
     ) -> list[tuple[Partition, int]]:
-        return await partitions.list_partitions(self._engine, where, prefix, after, limit)
+        return await partitions.list_partitions(self.engine, where, prefix, after, limit)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        return await partitions.idle(self._engine, limit)
+        return await partitions.idle(self.engine, limit)
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        async with self._engine.turn:
-            return await partitions.forget(self._engine, idle)
+        async with self.engine.turn:
+            return await partitions.forget(self.engine, idle)
 
     def _translate(self, error: Exception) -> Exception | None:
-        return self._engine.translate(error)
+        return self.engine.translate(error)
 
 
 def _decode_stored(collection: Collection, key: Key, payload: Payload | None) -> Stored | None:

@@ -77,8 +77,8 @@ class RedisStore(BaseStore):
         self, url: str, name: str = "redis", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
     ) -> None:
         super().__init__(name)
-        self._config = replace(parse(name, url, options), thresholds=thresholds)
-        self._connections: Connections = _connections_for(self._config)
+        self.config = replace(parse(name, url, options), thresholds=thresholds)
+        self._connections: Connections = _connections_for(self.config)
         self._forms = self._no_forms()
         self._evicts = False
         """Whether a server evicted keys under memory pressure at the last check."""
@@ -95,11 +95,11 @@ class RedisStore(BaseStore):
     # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        self._connections = _connections_for(self._config)
+        self._connections = _connections_for(self.config)
         inspection = Inspection(self.name, self._connections)
         try:
-            host, port = self._config.nodes[0]
-            if self._config.kind == "single":
+            host, port = self.config.nodes[0]
+            if self.config.kind == "single":
                 await expect_server(
                     "Redis",
                     self.name,
@@ -115,7 +115,7 @@ class RedisStore(BaseStore):
             self._mark, self._marked_in, self._lost = await inspection.mark_run(), self._connections.epoch, ""
             self._evicts = await inspection.evicts()
             self._forms = self._no_forms(
-                0 if await inspection.may_drop_anything() else self._config.cache_bytes
+                0 if await inspection.may_drop_anything() else self.config.cache_bytes
             )
         except BaseException:
             await self._connections.close()
@@ -141,10 +141,10 @@ class RedisStore(BaseStore):
             await inspection.require_server()
         except (TimeoutError, RedisError) as error:
             if (
-                self._config.tls and await what_answers(*self._config.nodes[0]) == "Redis"
+                self.config.tls and await what_answers(*self.config.nodes[0]) == "Redis"
             ):  # the server waits for the end of the line, because TLS is no command
                 raise ConfigError(
-                    f"store '{self.name}': the server at {self._config.place} offers no TLS: begin the URL"
+                    f"store '{self.name}': the server at {self.config.place} offers no TLS: begin the URL"
                     " with redis://, or name its TLS port"
                 ) from error
             raise
@@ -173,7 +173,7 @@ class RedisStore(BaseStore):
             "schema": SCHEMA,
             "servers": len(self._connections.runs),
         }
-        notes = [self._config.place, *safety.advice]
+        notes = [self.config.place, *safety.advice]
         weaker = self.capabilities.durable and not safety.durable
         if weaker:
             notes.insert(1, "its settings changed since it was opened: it is no longer durable")
@@ -393,7 +393,7 @@ class RedisStore(BaseStore):
             )
 
     def _translate(self, error: Exception) -> Exception | None:
-        return translate(self.name, error, self._config.prefix)
+        return translate(self.name, error, self.config.prefix)
 
 
 def _deletion(

@@ -39,13 +39,13 @@ class SqlStore(BaseStore, Generic[C, R]):
 
     def __init__(self, name: str, directory: Directory[C], thresholds: SqlThresholds) -> None:
         super().__init__(name)
-        self._directory = directory
+        self.directory = directory
         self._thresholds = thresholds
 
     # -- what a dialect says -----------------------------------------------------------
 
     @abstractmethod
-    async def _with(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
+    async def with_connection(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine that reads on a connection."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class SqlStore(BaseStore, Generic[C, R]):
 
     async def _at_length(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine that reads for a long time."""
-        return await self._with(work)
+        return await self.with_connection(work)
 
     @abstractmethod
     def _table_on(self, connection: C, collection: Collection) -> R:
@@ -74,7 +74,7 @@ class SqlStore(BaseStore, Generic[C, R]):
             await self._names(connection),
             key=lambda name: declared.index(name) if name in declared else len(declared),
         )
-        return list(map(self._directory.names.table, names))
+        return list(map(self.directory.names.table, names))
 
     @abstractmethod
     async def _move(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> None:
@@ -83,7 +83,7 @@ class SqlStore(BaseStore, Generic[C, R]):
     # -- reading, and deleting what matches --------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        answers, unreadable = await self._with(
+        answers, unreadable = await self.with_connection(
             lambda connection: reading.get(connection, self._table_on(connection, collection), keys)
         )
         if unreadable:
@@ -93,12 +93,12 @@ class SqlStore(BaseStore, Generic[C, R]):
     async def _query(self, query: Query) -> Page:
         return await self._until_sound(
             query.collection,
-            lambda connection, table: reading.query(connection, table, self._directory, query),
+            lambda connection, table: reading.query(connection, table, self.directory, query),
         )
 
     async def _count(self, query: Query) -> Count:
-        return await self._with(
-            lambda c: reading.count(c, self._table_on(c, query.collection), self._directory, query)
+        return await self.with_connection(
+            lambda c: reading.count(c, self._table_on(c, query.collection), self.directory, query)
         )
 
     async def _delete_matching(
@@ -107,7 +107,7 @@ class SqlStore(BaseStore, Generic[C, R]):
         deletion = Deletion(query, version, discard_at, carry)
         return await self._within(
             lambda c: reading.delete_matching(
-                c, self._table_on(c, query.collection), self._directory, deletion
+                c, self._table_on(c, query.collection), self.directory, deletion
             )
         )
 
@@ -123,7 +123,7 @@ class SqlStore(BaseStore, Generic[C, R]):
             tables = [self._table_on(connection, collection) for collection in self._collections.values()]
             return await reading.may_be_due(connection, tables, now, expired)
 
-        if cursor is None and not await self._with(may_be):
+        if cursor is None and not await self.with_connection(may_be):
             return DuePage()
         return await super()._due(now, limit, cursor, expired)
 
@@ -137,7 +137,9 @@ class SqlStore(BaseStore, Generic[C, R]):
         So limits and statistics count readable rows only.
         """
         return await sound(
-            lambda: self._with(lambda connection: read(connection, self._table_on(connection, collection))),
+            lambda: self.with_connection(
+                lambda connection: read(connection, self._table_on(connection, collection))
+            ),
             lambda unreadable: self._quarantine(collection, unreadable),
         )
 
@@ -156,15 +158,15 @@ class SqlStore(BaseStore, Generic[C, R]):
         self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
     ) -> Sequence[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._directory.list_partitions(
+            return await self.directory.list_partitions(
                 connection, await self._tables_in_order(connection), where, prefix, after, limit
             )
 
-        return await self._with(look)
+        return await self.with_connection(look)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._directory.idle(connection, await self._tables_in_order(connection), limit)
+            return await self.directory.idle(connection, await self._tables_in_order(connection), limit)
 
         return await self._at_length(look)
 
@@ -174,7 +176,7 @@ class SqlStore(BaseStore, Generic[C, R]):
             wanted = dict(some)
 
             async def forget(connection: C, wanted: dict[Partition, int] = wanted) -> int:
-                return await self._directory.forget_idle(
+                return await self.directory.forget_idle(
                     connection, await self._tables_in_order(connection), wanted
                 )
 

@@ -234,9 +234,9 @@ class ForgetsTheWholeTenant(InMemoryStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         count = await super()._forget_partitions(idle)
         for partition in [
-            p for p in self.state._generations if count and any(p.tenant == q.tenant for q, _ in idle)
+            p for p in self.state.generations if count and any(p.tenant == q.tenant for q, _ in idle)
         ]:
-            del self.state._generations[partition]
+            del self.state.generations[partition]
         return count
 
 

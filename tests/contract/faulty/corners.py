@@ -339,8 +339,8 @@ class CountsTheQuestionThatCameLast(InMemoryStore):
 class DropsCollectionsItIsNotOpenedWith(InMemoryStore):
     async def _open(self, collections: Sequence[Collection]) -> None:
         named = {c.name for c in collections}
-        for name in [n for n in self.state._slots if n not in named]:
-            for key in list(self.state._slots[name]):
+        for name in [n for n in self.state.slots if n not in named]:
+            for key in list(self.state.slots[name]):
                 self.state.place(name, key, None)
 
 
@@ -364,7 +364,7 @@ class LosesWordsWhenItDies(Dies):
     """The words are written at a good close; after a death nobody builds them anew."""
 
     def died(self) -> None:
-        self.state.lost = {key for slots in self.state._slots.values() for key in slots}  # type: ignore[attr-defined]
+        self.state.lost = {key for slots in self.state.slots.values() for key in slots}  # type: ignore[attr-defined]
 
     async def _search(self, search: Search) -> list[Hit]:
         lost: set[Key] = getattr(self.state, "lost", set())
@@ -391,7 +391,7 @@ class LosesTheLastGenerationWhenItDies(Dies):
 
     def died(self) -> None:
         for partition, generation in getattr(self.state, "unsynced", {}).items():
-            self.state._generations[partition] = generation
+            self.state.generations[partition] = generation
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         raised = {
@@ -408,7 +408,7 @@ class LosesTheLastGenerationWhenItDies(Dies):
 
 def _discard_what_is_past(state: State) -> None:
     now = datetime.now(UTC)
-    for name, slots in state._slots.items():
+    for name, slots in state.slots.items():
         for key, standing in list(slots.items()):
             until = standing.expires_at if isinstance(standing, Record) else standing.discard_at
             if until is not None and until < now:
@@ -435,9 +435,7 @@ class TakesWritesBesideAnAuditForDamage(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
         def versions() -> dict[Any, int]:
             return {
-                (name, key): s.version
-                for name, slots in self.state._slots.items()
-                for key, s in slots.items()
+                (name, key): s.version for name, slots in self.state.slots.items() for key, s in slots.items()
             }
 
         before = versions()
@@ -452,7 +450,7 @@ class Idle(InMemoryStore):
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         kept = dict.fromkeys(
-            [*self.state._generations, *(p for live in self.state._live.values() for p in live)]
+            [*self.state.generations, *(p for live in self.state.by_partition.values() for p in live)]
         )
         return [(p, self.state.generation(p)) for p in kept if not self.busy(p)][:limit]
 
@@ -460,7 +458,7 @@ class Idle(InMemoryStore):
         standing = dict(await self._idle_partitions(1_000_000))
         forgotten = [p for p, generation in dict(idle).items() if standing.get(p) == generation]
         for partition in forgotten:
-            self.state._generations.pop(partition, None)
+            self.state.generations.pop(partition, None)
         return len(forgotten)
 
     def _stands(
@@ -502,12 +500,12 @@ class ForgetsOneTwice(InMemoryStore):
 @faulty_adapter("test_erasures_words_and_what_was_forgotten_survive_a_death", Mortal)
 class RemembersForgottenPartitionsWhenItDies(Dies):
     def died(self) -> None:
-        self.state._generations |= getattr(self.state, "forgotten", {})
+        self.state.generations |= getattr(self.state, "forgotten", {})
 
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        before = dict(self.state._generations)
+        before = dict(self.state.generations)
         count = await super()._forget_partitions(idle)
-        self.state.forgotten = {p: g for p, g in before.items() if p not in self.state._generations}  # type: ignore[attr-defined]
+        self.state.forgotten = {p: g for p, g in before.items() if p not in self.state.generations}  # type: ignore[attr-defined]
         return count
 
 
@@ -529,7 +527,7 @@ class KeepsGenerationsThatAnotherForgot(InMemoryStore):
                 else None
             )
             if at is not None and self._highest.get(at, 0) > self.state.generation(at):
-                self.state._generations[at] = self._highest[at]
+                self.state.generations[at] = self._highest[at]
         outcomes = await super()._apply(writes, together)
         for write in writes:
             if isinstance(write, RaiseGeneration):

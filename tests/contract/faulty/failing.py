@@ -297,7 +297,7 @@ class ErasesOnlyWhatItCanRead(InMemoryStore):
     ) -> int:
         damaged = {
             key: (self.state.fetch_stored(name, key), why)
-            for (name, key), why in self.state._damaged.items()
+            for (name, key), why in self.state.damaged.items()
             if name == query.collection.name
         }
         count = await super()._delete_matching(query, version, discard_at, carry)

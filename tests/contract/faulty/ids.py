@@ -102,7 +102,7 @@ class _OfDigests(State):
     def generation(self, partition: Partition) -> int:
         digest = partition_digest(partition.tenant, partition.scope)
         return max(
-            (g for p, g in self._generations.items() if partition_digest(p.tenant, p.scope) == digest),
+            (g for p, g in self.generations.items() if partition_digest(p.tenant, p.scope) == digest),
             default=0,
         )
 

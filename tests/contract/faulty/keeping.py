@@ -33,7 +33,7 @@ class _Loses(InMemoryStore):
         raise NotImplementedError
 
     def lose(self) -> None:
-        for name in list(self.state._slots):
+        for name in list(self.state.slots):
             for standing in list(self.state.everything(name)):
                 if (kept := self.kept(standing)) is not standing:
                     self.state.place(name, standing.key, kept)
@@ -107,7 +107,7 @@ class _ForgetsTooMuch(InMemoryStore):
 
     def _forget(self) -> None:
         now = self._clock() + self.early
-        for name in list(self.state._slots):
+        for name in list(self.state.slots):
             for s in list(self.state.everything(name)):
                 if isinstance(s, Record) and s.role is not Role.CACHED and not self.forgets_homes:
                     continue
@@ -202,9 +202,9 @@ class _OwnGenerations(InMemoryStore):
             if isinstance(write, Put) and self.lies_about(write):
                 partition = write.record.partition
                 now = self.state.generation(partition)
-                self.state._generations[partition] = self._seen.setdefault(partition, now)
+                self.state.generations[partition] = self._seen.setdefault(partition, now)
                 outcomes += await super()._apply([write], together)
-                self.state._generations[partition] = now
+                self.state.generations[partition] = now
             else:
                 outcomes += await super()._apply([write], together)
             if isinstance(write, RaiseGeneration):
@@ -279,14 +279,14 @@ FORGOTTEN = "test_only_an_idle_partition_at_its_generation_is_forgotten"
 @faulty_adapter(AUDITED)
 class SeesGhosts(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
-        marks = [s for name in self.state._slots for s in self.state.everything(name) if isinstance(s, Mark)]
+        marks = [s for name in self.state.slots for s in self.state.everything(name) if isinstance(s, Mark)]
         return Audit(1, ("words of a dead record are in the index",) if marks else ())
 
 
 @faulty_adapter(AUDITED)
 class ChangesWhatItAudits(InMemoryStore):
     async def _audit(self, repair: bool) -> Audit:
-        for name in list(self.state._slots):
+        for name in list(self.state.slots):
             for s in list(self.state.everything(name)):
                 if isinstance(s, Record) and s.accesses:
                     self.state.place(name, s.key, replace(s, accesses=0))
@@ -296,7 +296,7 @@ class ChangesWhatItAudits(InMemoryStore):
 @faulty_adapter(VACUUMED)
 class SweepsTombstonesAway(InMemoryStore):
     async def _vacuum(self) -> int:
-        for name in list(self.state._slots):
+        for name in list(self.state.slots):
             for s in list(self.state.everything(name)):
                 if isinstance(s, Tombstone):
                     self.state.place(name, s.key, None)
@@ -312,15 +312,15 @@ class GivesBackLessThanNothing(InMemoryStore):
 @faulty_adapter(IDLE)
 class TakesMarksForNothing(InMemoryStore):
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        living = {r.partition for name in self.state._slots for r in self.state.live(name, Everywhere())}
-        return [(p, g) for p, g in self.state._generations.items() if p not in living][:limit]
+        living = {r.partition for name in self.state.slots for r in self.state.live(name, Everywhere())}
+        return [(p, g) for p, g in self.state.generations.items() if p not in living][:limit]
 
 
 @faulty_adapter(IDLE)
 class LooksForTheLivingInOneCollection(InMemoryStore):
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         living = {r.partition for r in self.state.live("samples", Everywhere())}
-        return [(p, g) for p, g in self.state._generations.items() if p not in living][:limit]
+        return [(p, g) for p, g in self.state.generations.items() if p not in living][:limit]
 
 
 @faulty_adapter(IDLE)
@@ -339,7 +339,7 @@ class ListsIdlePartitionsWithoutLimit(InMemoryStore):
 class ForgetsPartitionsInUse(InMemoryStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         for partition, _ in idle:
-            self.state._generations.pop(partition, None)
+            self.state.generations.pop(partition, None)
         return len(idle)
 
 

@@ -27,13 +27,13 @@ class MissesWordsThatAreNotThere(InMemoryStore):
 @faulty_adapter("test_a_mark_of_any_collection_is_something[SeesMarksOfSamplesAlone-plain]", InMemoryServer)
 class SeesMarksOfSamplesAlone(InMemoryStore):
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        held = dict(self.state._slots)
+        held = dict(self.state.slots)
         for name in held.keys() - {"samples"}:
-            self.state._slots[name] = {key: s for key, s in held[name].items() if not isinstance(s, Mark)}
+            self.state.slots[name] = {key: s for key, s in held[name].items() if not isinstance(s, Mark)}
         try:
             return await super()._idle_partitions(limit)
         finally:
-            self.state._slots.update(held)
+            self.state.slots.update(held)
 
 
 @faulty_adapter("test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_applied")

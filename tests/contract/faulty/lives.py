@@ -119,12 +119,12 @@ class ErasesOnlySoundRecordsOfATenant(InMemoryStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        damaged = dict(self.state._damaged) if isinstance(query.where, Tenant) else {}
+        damaged = dict(self.state.damaged) if isinstance(query.where, Tenant) else {}
         held = {key: self.state.fetch_stored(name, key) for name, key in damaged}
         count = await super()._delete_matching(query, version, discard_at, carry)
         for (name, key), problem in damaged.items():
             self.state.place(name, key, held[key])
-            self.state._damaged[name, key] = problem
+            self.state.damaged[name, key] = problem
         return count
 
 

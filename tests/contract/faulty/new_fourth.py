@@ -191,7 +191,7 @@ class CountsDeclaredRecordsForIdle(InMemoryStore):
             names = list(self._collections)
             there = any(list(self.state.live(name, Partitions((partition,)))) for name in names)
             if not there and self.state.generation(partition) == generation:
-                self.state._generations.pop(partition, None)
+                self.state.generations.pop(partition, None)
                 forgotten += 1
         return forgotten
 

@@ -115,8 +115,8 @@ class _ForgetsWithTheLast(InMemoryStore):
     """The row of a partition goes with the last that stood in it, its generation too."""
 
     def forget(self, partition: Partition) -> None:
-        if not any(live.get(partition) for live in self.state._live.values()):
-            self.state._generations.pop(partition, None)
+        if not any(live.get(partition) for live in self.state.by_partition.values()):
+            self.state.generations.pop(partition, None)
 
 
 class _ForgetsByWrite(_ForgetsWithTheLast, PerWrite):

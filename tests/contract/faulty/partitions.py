@@ -35,14 +35,18 @@ class _Lists(InMemoryStore):
 class NamesWhatWasEmptied(_Lists):
     def listed(self) -> Found:
         return super().listed() + [
-            (p, self.state.generation(p)) for live in self.state._live.values() for p in live
+            (p, self.state.generation(p)) for live in self.state.by_partition.values() for p in live
         ]
 
 
 @faulty_adapter(THERE)
 class NamesNoErasedPartition(_Lists):
     def listed(self) -> Found:
-        return [(p, g) for p, g in super().listed() if any(live.get(p) for live in self.state._live.values())]
+        return [
+            (p, g)
+            for p, g in super().listed()
+            if any(live.get(p) for live in self.state.by_partition.values())
+        ]
 
 
 @faulty_adapter(THERE)
@@ -50,7 +54,7 @@ class NamesPartitionsOfHomesAlone(_Lists):
     def listed(self) -> Found:
         homes = {
             r.partition
-            for name in self.state._live
+            for name in self.state.by_partition
             for r in self.state.live(name, Everywhere())
             if r.role is Role.HOME
         }
@@ -73,7 +77,7 @@ class TellsNoGeneration(_Lists):
 @faulty_adapter(EVERY_WRITE)
 class NamesPartitionsOfMarks(_Lists):
     def listed(self) -> Found:
-        marks = [s for name in self.state._slots for s in self.state.everything(name) if isinstance(s, Mark)]
+        marks = [s for name in self.state.slots for s in self.state.everything(name) if isinstance(s, Mark)]
         return super().listed() + [(Partition(s.key.tenant, s.scope), 0) for s in marks]
 
 
@@ -162,7 +166,7 @@ class NamesNothingThatCannotBeRead(_Lists):
     def listed(self) -> Found:
         sound = {
             r.partition
-            for name in self.state._live
+            for name in self.state.by_partition
             for r in self.state.live(name, Everywhere())
             if not self.state.is_damaged(name, r.key)
         }

@@ -525,7 +525,7 @@ class _ForgetsMore(InMemoryStore):
 
     def _forget(self) -> None:
         super()._forget()
-        for name in list(self.state._slots):
+        for name in list(self.state.slots):
             for standing in list(self.state.everything(name)):
                 if isinstance(standing, Record) and self._is_past(standing) and self.forgets(standing):
                     self.state.place(name, standing.key, None)

@@ -173,7 +173,7 @@ class TiesOfHeadersComeAsTheyWereStored(InMemoryStore):
         if search.select:
             return await super()._search(search)
         hits = await super()._search(replace(search, limit=10**9))
-        stored = {key: n for n, key in enumerate(self.state._slots.get(search.collection.name, {}))}
+        stored = {key: n for n, key in enumerate(self.state.slots.get(search.collection.name, {}))}
         return sorted(hits, key=lambda hit: (-hit.score, stored[hit.head.key]))[: search.limit]
 
 
@@ -285,7 +285,7 @@ class _ForgetsAnotherMoment(State):
         return at.replace(microsecond=0)
 
     def forget(self, now: datetime) -> None:
-        for collection, slots in self._slots.items():
+        for collection, slots in self.slots.items():
             for key, standing in list(slots.items()):
                 cached = not isinstance(standing, Record) or standing.role is Role.CACHED
                 until = standing.expires_at if isinstance(standing, Record) else standing.discard_at
@@ -404,7 +404,7 @@ class _Remembers(InMemoryStore):
         self._tenants: set[str] = set()
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        self._scopes = {p for live in self.state._live.values() for p in live}
+        self._scopes = {p for live in self.state.by_partition.values() for p in live}
         self._tenants = {p.tenant for p in self._scopes}
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
@@ -501,7 +501,7 @@ class HasThreeMegabytes(InMemoryStore):
             self.room is not None
             and sum(
                 record_bytes(s)
-                for c in self.state._slots.values()
+                for c in self.state.slots.values()
                 for s in c.values()
                 if isinstance(s, Record)
             )
@@ -550,7 +550,7 @@ class KeepsAllButTheLastOnAFullDisk(HasThreeMegabytes):
 class KeepsTombstonesOnAFullDisk(HasThreeMegabytes):
     def undo(self, before: Any, writes: Sequence[Write]) -> None:
         tombstoned: Mapping[str, list[Tombstone]] = {
-            c: [s for s in x.values() if isinstance(s, Tombstone)] for c, x in self.state._slots.items()
+            c: [s for s in x.values() if isinstance(s, Tombstone)] for c, x in self.state.slots.items()
         }
         super().undo(before, writes)
         for collection, tombstones in tombstoned.items():

@@ -264,7 +264,7 @@ class ErasesDamageForGood(InMemoryStore):
 class _JoinedGenerations(State):
     def generation(self, partition: Partition) -> int:
         joined = f"{partition.tenant}|{partition.scope}"
-        return max((g for p, g in self._generations.items() if f"{p.tenant}|{p.scope}" == joined), default=0)
+        return max((g for p, g in self.generations.items() if f"{p.tenant}|{p.scope}" == joined), default=0)
 
 
 @faulty_adapter("test_every_partition_has_a_generation_of_its_own")
@@ -275,9 +275,7 @@ class KeepsGenerationsUnderJoinedNames(InMemoryStore):
 
 class _ForgetsTwins(State):
     def forget_partition(self, partition: Partition) -> None:
-        for twin in [
-            p for p in self._generations if p.tenant + p.scope == partition.tenant + partition.scope
-        ]:
+        for twin in [p for p in self.generations if p.tenant + p.scope == partition.tenant + partition.scope]:
             super().forget_partition(twin)
 
 
@@ -291,7 +289,7 @@ class _ForgetsCases(State):
     def forget_partition(self, partition: Partition) -> None:
         for twin in [
             p
-            for p in self._generations
+            for p in self.generations
             if p.scope.lower() == partition.scope.lower() and p.tenant == partition.tenant
         ]:
             super().forget_partition(twin)

@@ -72,14 +72,14 @@ class CreatesUnderTheGenerationItKnew(InMemoryStore):
         if not places or not all(isinstance(w, Put) and isinstance(w.when, Absent) for w in writes):
             self._remembered.clear()
             return await super()._apply(writes, together)
-        current = dict(self.state._generations)
+        current = dict(self.state.generations)
         self._remembered = {place: self.state.generation(place) for place in places} | self._remembered
-        self.state._generations |= self._remembered
+        self.state.generations |= self._remembered
         try:
             return await super()._apply(writes, together)
         finally:
-            self.state._generations.clear()
-            self.state._generations |= current
+            self.state.generations.clear()
+            self.state.generations |= current
 
 
 @faulty_adapter("test_json_is_the_same_text_after_an_annotation")

@@ -28,10 +28,10 @@ PATIENT = EngineSettings(deadline=timedelta(minutes=5))
 class Slow(Flaky):
     """Lets others run before it carries out anything."""
 
-    async def _call(self, method: str, *args: object, **kwargs: object) -> object:
+    async def on_call(self, method: str, *args: object, **kwargs: object) -> object:
         for _ in range(3):
             await asyncio.sleep(0)
-        return await super()._call(method, *args, **kwargs)
+        return await super().on_call(method, *args, **kwargs)
 
 
 async def _until(holds: Callable[[], bool]) -> None:

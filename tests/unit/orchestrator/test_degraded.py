@@ -262,7 +262,7 @@ async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how
 
 
 def _told(store: Flaky, asked: list[tuple[str, str]]) -> None:
-    original = store._call
+    original = store.on_call
 
     async def call(method: str, *args: Any, **kwargs: Any) -> Any:
         asked.append(
@@ -270,7 +270,7 @@ def _told(store: Flaky, asked: list[tuple[str, str]]) -> None:
         )
         return await original(method, *args, **kwargs)
 
-    store._call = call  # type: ignore[method-assign]
+    store.on_call = call  # type: ignore[method-assign]
 
 
 async def test_a_source_that_is_silent_holds_up_no_search_that_finds_what_left_it() -> None:

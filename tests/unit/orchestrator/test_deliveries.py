@@ -233,7 +233,7 @@ async def test_whenever_it_is_asked_a_search_finds_by_meaning_each_thing_written
     settings = EngineSettings(batch=3, queued_records=5, linger=timedelta(0))
     async with World(mid=replace(DURABLE, semantic=False), embedder=Topics(), settings=settings) as world:
         for store in (world.mid, world.long):
-            monkeypatch.setattr(store, "_call", slow(store, drawn))
+            monkeypatch.setattr(store, "on_call", slow(store, drawn))
         said, searched = dict[str, str](), 0
 
         async def write() -> None:
@@ -263,7 +263,7 @@ def slow(store: Flaky, drawn: Random) -> Any:
     """The store's calls, each of which gives way to others a few times before and
     after.
     """
-    call = store._call
+    call = store.on_call
 
     async def called(*args: Any, **options: Any) -> Any:
         for _ in range(drawn.randrange(6)):

@@ -33,7 +33,7 @@ async def test_what_was_written_after_the_moment_asked_about_was_not_known_howev
     """
     entry = await world.write("first", scope=USER)
     known = world.clock()
-    original, edited = world.short._call, [False]
+    original, edited = world.short.on_call, [False]
 
     async def call(method: str, *args: object, **kwargs: object) -> object:
         if not edited[0]:
@@ -43,7 +43,7 @@ async def test_what_was_written_after_the_moment_asked_about_was_not_known_howev
 
     for read in (world.browse(USER, known_at=known), world.search("first second", USER, known_at=known)):
         edited[0] = False
-        world.short._call = call  # type: ignore[method-assign]
+        world.short.on_call = call  # type: ignore[method-assign]
         assert await read == ["first"]
 
 

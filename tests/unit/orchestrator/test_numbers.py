@@ -463,7 +463,7 @@ async def _played(seed: int) -> list[str]:
 
 
 def _drawn_out(store: Flaky, chance: random.Random) -> None:
-    original: Callable[..., Awaitable[Any]] = store._call
+    original: Callable[..., Awaitable[Any]] = store.on_call
 
     async def call(method: str, *args: Any, **kwargs: Any) -> Any:
         for _ in range(chance.randrange(4)):
@@ -473,7 +473,7 @@ def _drawn_out(store: Flaky, chance: random.Random) -> None:
             await asyncio.sleep(0)
         return answer
 
-    store._call = call  # type: ignore[method-assign]
+    store.on_call = call  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("seed", range(drawn(300, 8)))

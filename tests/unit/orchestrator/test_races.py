@@ -26,7 +26,7 @@ from tests.unit.orchestrator.world import DURABLE, HOUR, SESSION, TENANT, USER, 
 
 def before_step(store: Flaky, step: str, act: Callable[[], Awaitable[Any]], times: int = 1) -> None:
     """Act just before the store carries out this step, so many times."""
-    original, left = store._call, [times]
+    original, left = store.on_call, [times]
 
     async def call(method: str, *args: Any, **kwargs: Any) -> Any:
         if current_step.get() == step and left[0]:
@@ -34,7 +34,7 @@ def before_step(store: Flaky, step: str, act: Callable[[], Awaitable[Any]], time
             await act()
         return await original(method, *args, **kwargs)
 
-    store._call = call  # type: ignore[method-assign]
+    store.on_call = call  # type: ignore[method-assign]
 
 
 async def test_two_edits_at_once_both_count(world: World) -> None:
@@ -356,14 +356,14 @@ async def test_a_fresh_id_that_is_taken_is_said_to_be(world: World) -> None:
 )
 async def test_a_rejection_by_a_store_is_an_error_that_tells_its_reason(world: World, step: str) -> None:
     a, b = await world.write("text a", scope=USER), await world.write("text b", scope=USER)
-    original = world.mid._call
+    original = world.mid.on_call
 
     async def call(method: str, *args: Any, **kwargs: Any) -> Any:
         if current_step.get() == step:
             return [Outcome(Status.REJECTED, reason="record: too large") for _ in args[0]]
         return await original(method, *args, **kwargs)
 
-    world.mid._call = call  # type: ignore[method-assign]
+    world.mid.on_call = call  # type: ignore[method-assign]
     calls: dict[str, Callable[[], Awaitable[Any]]] = {
         "write.home": lambda: world.write("text c", scope=USER),
         "update.home": lambda: world.update(a, content="x"),

@@ -307,12 +307,12 @@ class Interleaved(History):
             )
             for _ in range(6)
         ]
-        calls = [(store, store._call) for store in self.world.stores]
+        calls = [(store, store.on_call) for store in self.world.stores]
         for store, call in calls:
-            store._call = self._slow(call)  # type: ignore[method-assign, assignment]
+            store.on_call = self._slow(call)  # type: ignore[method-assign, assignment]
         await asyncio.gather(self.world.engine.tenants.erase(TENANT), *[self._later(act) for act in acts])
         for store, call in calls:
-            store._call = call  # type: ignore[method-assign]
+            store.on_call = call  # type: ignore[method-assign]
         return [act.__name__ for act in acts]
 
     def _slow(self, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -227,13 +227,13 @@ def _listened(world: World) -> list[tuple[str, str, Candidates | None]]:
     heard: list[tuple[str, str, Candidates | None]] = []
 
     def listen(store: Flaky) -> None:
-        original = store._call
+        original = store.on_call
 
         async def call(method: str, *args: Any, **kwargs: Any) -> Any:
             heard.append((store.name, method, args[0] if method == "candidates" else None))
             return await original(method, *args, **kwargs)
 
-        store._call = call  # type: ignore[method-assign]
+        store.on_call = call  # type: ignore[method-assign]
 
     for store in (world.short, world.mid, world.long):
         listen(store)

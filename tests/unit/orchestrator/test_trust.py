@@ -142,7 +142,7 @@ async def _failing_at(number: int, store_number: int, *, after: bool, erase: boo
 def _counting(store: Flaky, number: int, *, after: bool) -> Callable[[], bool]:
     """Let the call of this number fail; what tells whether there was one."""
     made = {"calls": 0, "failed": 0}
-    call: Callable[..., Awaitable[Any]] = store._call
+    call: Callable[..., Awaitable[Any]] = store.on_call
 
     async def failing(method: str, *args: Any, **kwargs: Any) -> Any:
         made["calls"] += 1
@@ -155,10 +155,10 @@ def _counting(store: Flaky, number: int, *, after: bool) -> Callable[[], bool]:
             raise StoreUnavailable(store.name, "fails after")
         return answer
 
-    store._call = failing  # type: ignore[method-assign]
+    store.on_call = failing  # type: ignore[method-assign]
 
     def told() -> bool:
-        store._call = call  # type: ignore[method-assign, assignment]
+        store.on_call = call  # type: ignore[method-assign, assignment]
         return made["failed"] > 0
 
     return told

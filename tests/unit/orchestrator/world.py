@@ -73,7 +73,7 @@ class Flaky(InMemoryStore):
         self.fails_after.clear()
         self.down = self.silent = False
 
-    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def on_call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         step = current_step.get()
         self.steps.append(step)
         if step in self.before:
@@ -97,25 +97,25 @@ class Flaky(InMemoryStore):
         return answer
 
     async def get(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._call("get", *args, **kwargs)
+        return await self.on_call("get", *args, **kwargs)
 
     async def apply(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._call("apply", *args, **kwargs)
+        return await self.on_call("apply", *args, **kwargs)
 
     async def query(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._call("query", *args, **kwargs)
+        return await self.on_call("query", *args, **kwargs)
 
     async def search(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._call("search", *args, **kwargs)
+        return await self.on_call("search", *args, **kwargs)
 
     async def candidates(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._call("candidates", *args, **kwargs)
+        return await self.on_call("candidates", *args, **kwargs)
 
     async def delete_matching(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._call("delete_matching", *args, **kwargs)
+        return await self.on_call("delete_matching", *args, **kwargs)
 
     async def due(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._call("due", *args, **kwargs)
+        return await self.on_call("due", *args, **kwargs)
 
 
 async def held(count: int = 1) -> None:

@@ -71,8 +71,8 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     def __init__(
         self, url: str, name: str = "mysql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
     ) -> None:
-        self._config = parse(name, url, options)
-        self._my_directory = MyDirectory(TableNames(self._config.prefix), thresholds)
+        self.config = parse(name, url, options)
+        self._my_directory = MyDirectory(TableNames(self.config.prefix), thresholds)
         super().__init__(name, self._my_directory, thresholds)
         self._numbers = NumberAllocator(self._my_directory.names, thresholds.numbers_at_once)
         self._settings: Settings | None = None
@@ -82,19 +82,19 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        place = self._config.socket or self._config.host, self._config.port
+        place = self.config.socket or self.config.host, self.config.port
         connection = await expect_server(
             "MySQL or MariaDB",
             self.name,
             *place,
-            connect(self._config),
+            connect(self.config),
             self._server_said,
             lambda made: made.terminate(),
         )
         try:
             settings = self._settings = await Settings.read(connection, self.name)
-            schema = MySqlSchema(self.name, self._config, settings.flavour)
-            found = await make_ready(connection, self._config, schema, collections)
+            schema = MySqlSchema(self.name, self.config, settings.flavour)
+            found = await make_ready(connection, self.config, schema, collections)
             self._stored = {growth.collection.name: growth.was for growth in found.grown}
             self._reads_only = bool(self._stored) or await may_only_read(connection, schema.names.registry)
         finally:
@@ -102,14 +102,14 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         if settings.advice:
             log.warning("store '%s' is not durable: %s", self.name, settings.advice)
         self._take_format(schema.noted)
-        self._directory.names = schema.names
+        self.directory.names = schema.names
         self._numbers = NumberAllocator(schema.names, self._thresholds.numbers_at_once)
         self._tables = self._make_tables(found.tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
         self._lend(
-            self._config,
-            lambda: connect(self._config),
+            self.config,
+            lambda: connect(self.config),
             self._greet,
             Connection.goodbye,
             _still_good,
@@ -133,7 +133,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     def _make_tables(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened
         collation, packet = self._settings.flavour.collation, self._settings.packet
-        names, stored = self._directory.names, self._stored
+        names, stored = self.directory.names, self._stored
         return {
             name: MyTable(c, names, collation, packet, self._thresholds, stored.get(name))
             for name, c in collections.items()
@@ -141,7 +141,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
         assert self._settings is not None  # noqa: S101 - it is open
-        schema = MySqlSchema(self.name, self._config, self._settings.flavour)
+        schema = MySqlSchema(self.name, self.config, self._settings.flavour)
         found = await look(connection, schema, tuple(self._collections.values()))
         self._stored = {} if found is None else {growth.collection.name: growth.was for growth in found.grown}
         return {} if found is None else found.tables
@@ -154,10 +154,10 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
         It may lead to another run of the server, or to another database.
         """
-        self._directory.forget()
+        self.directory.forget()
         self._numbers.forget()
         assert self._settings is not None  # noqa: S101 - it is open
-        seconds = self._config.command_timeout
+        seconds = self.config.command_timeout
         await connection.tell(
             self._settings.flavour.statement_limit.format(seconds=seconds, milliseconds=int(seconds * 1000))
         )
@@ -166,21 +166,21 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _vital_signs(self, connection: Connection) -> Health:
         settings = await Settings.read(connection, self.name)
-        names = self._directory.names
+        names = self.directory.names
         form, _ = await self._versions(connection)
         tables = names.all_of(await self._names(connection))
         size = int(await connection.fetchval(f"{_SIZE} AND table_name IN {in_list(len(tables))}", *tables))
         facts: dict[str, JsonValue] = {
             "schema": form,
             "bytes": size,
-            "pool": self._config.pool_size,
+            "pool": self.config.pool_size,
             **settings.facts,
         }
         in_quarantine = int(await connection.fetchval(f"SELECT count(*) FROM `{names.quarantine}`"))  # noqa: S608
         ok = form == str(names.form)
         return Health(
             ok,
-            self._config.place,
+            self.config.place,
             f"{settings.flavour.product} {settings.version}",
             self._epoch,
             facts,
@@ -193,7 +193,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         if len(writes) == 1 and (outcome := await self._apply_alone(writes[0])) is not None:
             return [outcome]
         try:
-            return await self._with(lambda connection: self._batch(connection, writes, together))
+            return await self.with_connection(lambda connection: self._batch(connection, writes, together))
         except BatchRollback as undone:
             return undone.outcomes
 
@@ -206,12 +206,12 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             if isinstance(write, Put) and isinstance(write.when, Absent) and self._may_wait(write.record):
                 return await self._put(write)
             if isinstance(write, Annotate):
-                return await self._with(
-                    lambda connection: annotate(connection, self._table(write.collection), write)
+                return await self.with_connection(
+                    lambda connection: annotate(connection, self.table(write.collection), write)
                 )
             if isinstance(write, RaiseGeneration) and write.to == 0:
-                number = await self._with(
-                    lambda connection: self._directory.raise_generation(connection, write.partition, 0)
+                number = await self.with_connection(
+                    lambda connection: self.directory.raise_generation(connection, write.partition, 0)
                 )
                 return Outcome(Status.APPLIED, number=number)
         except Unstorable as exc:
@@ -224,13 +224,13 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _put(self, write: Put) -> Outcome | None:
         collection = write.collection
-        outcome = await self._with(
+        outcome = await self.with_connection(
             lambda connection: put_absent(
-                connection, self._table(collection), self._my_directory, self._numbers, write
+                connection, self.table(collection), self._my_directory, self._numbers, write
             )
         )
         if outcome is not None and outcome.applied and any(write.record.texts.values()):
-            table = self._table(collection)
+            table = self.table(collection)
             waiting = self._unindexed[table.name] = self._unindexed.get(table.name, 0) + 1
             if waiting >= self._thresholds.waiting_taken_up:
                 self._unindexed[table.name] = 0
@@ -248,7 +248,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             return await self._in_transaction(connection, lambda: table.take_up(connection, segment))
 
         try:
-            return await self._with(work) > 0
+            return await self.with_connection(work) > 0
         except NotOpen:  # closed in between
             return False
         except Exception as exc:
@@ -257,7 +257,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             return False
 
     async def _batch(self, connection: Connection, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        batch = MyBatch(connection, self._table, self._my_directory, self._numbers, self._thresholds, writes)
+        batch = MyBatch(connection, self.table, self._my_directory, self._numbers, self._thresholds, writes)
         await batch.prepare()
         try:
             outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
@@ -295,10 +295,14 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         most = self._thresholds.waiting_read
         for _ in range(self._thresholds.waiting_rounds):
             try:
-                return await self._with(lambda connection: ask(connection, self._table(collection), most))
+                return await self.with_connection(
+                    lambda connection: ask(connection, self.table(collection), most)
+                )
             except IndexBacklog:
-                await self._take_up(self._table(collection))
-        return await self._with(lambda connection: ask(connection, self._table(collection), sys.maxsize - 1))
+                await self._take_up(self.table(collection))
+        return await self.with_connection(
+            lambda connection: ask(connection, self.table(collection), sys.maxsize - 1)
+        )
 
     # -- upkeep ------------------------------------------------------------------------
 
@@ -319,11 +323,11 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     async def _versions(
         self, connection: Connection, *, locked: bool = False
     ) -> tuple[str | None, str | None]:
-        select = f"SELECT version_num FROM `{self._directory.names.version}`{' FOR UPDATE' * locked}"  # noqa: S608
+        select = f"SELECT version_num FROM `{self.directory.names.version}`{' FOR UPDATE' * locked}"  # noqa: S608
         return form_and_format([row.decode() for (row,) in await connection.fetch(select)])
 
     async def _put_version(self, connection: Connection, row: str, before: str | None) -> None:
-        table = self._directory.names.version
+        table = self.directory.names.version
         if before is None:
             await connection.change(f"INSERT INTO `{table}` (version_num) VALUES (?)", row)  # noqa: S608
         else:
@@ -336,13 +340,13 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     async def _names(self, connection: Connection) -> list[str]:
         return [
             name.decode()
-            for (name,) in await connection.fetch(f"SELECT name FROM `{self._directory.names.registry}`")  # noqa: S608
+            for (name,) in await connection.fetch(f"SELECT name FROM `{self.directory.names.registry}`")  # noqa: S608
         ]
 
     # -- the driver's ------------------------------------------------------------------
 
     def _translate_driver(self, error: Exception) -> Exception | None:
-        return translate(self.name, self._config.place, error)
+        return translate(self.name, self.config.place, error)
 
     def _is_collision(self, error: Exception) -> bool:
         return is_collision(error)

@@ -91,8 +91,8 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     def __init__(
         self, url: str, name: str = "postgresql", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
     ) -> None:
-        self._config = parse(name, url, options)
-        self._pg_directory = PgDirectory(self._config.schema, TableNames(self._config.prefix), thresholds)
+        self.config = parse(name, url, options)
+        self._pg_directory = PgDirectory(self.config.schema, TableNames(self.config.prefix), thresholds)
         super().__init__(name, self._pg_directory, thresholds)
         self._found: DatabaseInspection | None = None
         self._settings: Settings | None = None
@@ -105,20 +105,20 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         return is_comparable(part) and not any(map(_NUMBER.fullmatch, part.parts))
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        place, schema = self._config.addresses[0], self._config.schema
+        place, schema = self.config.addresses[0], self.config.schema
         connection = await expect_server(
             "PostgreSQL",
             self.name,
             *place,
-            connect(self._config),
+            connect(self.config),
             self._server_said,
             lambda made: made.terminate(),
         )
         try:
             self._settings = await Settings.read(connection, self.name)
-            pg_schema = PgSchema(self.name, schema, self._config.prefix)
-            self._found = await make_ready(connection, self._config, pg_schema, collections)
-            names = self._directory.names = pg_schema.names
+            pg_schema = PgSchema(self.name, schema, self.config.prefix)
+            self._found = await make_ready(connection, self.config, pg_schema, collections)
+            names = self.directory.names = pg_schema.names
             self._stored = {growth.collection.name: growth.was for growth in self._found.comparison.grown}
             self._reads_only = bool(self._stored) or not await may_write(connection, pg_schema, collections)
             if self._found.namespace:
@@ -139,8 +139,8 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
         self._lend(
-            self._config,
-            lambda: connect(self._config),
+            self.config,
+            lambda: connect(self.config),
             self._greet,
             goodbye,
             still_good,
@@ -160,7 +160,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
     def _make_tables(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
         namespace = self._found.namespace if self._found is not None else ""
         vector_type = f'"{namespace}".vector' if namespace else ""
-        names, schema, stored = self._directory.names, self._config.schema, self._stored
+        names, schema, stored = self.directory.names, self.config.schema, self._stored
         tables = {
             name: PgTable(c, names, schema, vector_type, self._thresholds, stored.get(name))
             for name, c in collections.items()
@@ -178,10 +178,10 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         opened again.
         """
         for name, paths in self.json_paths.items():
-            table, labels = self._tables[name].table, partial(self._directory.names.index, "ix", name)
+            table, labels = self._tables[name].table, partial(self.directory.names.index, "ix", name)
             for index in body_indexes(table, paths, PgConditions, labels, _key_of):
                 made = sa.schema.CreateIndex(index, if_not_exists=True)
-                place = f'"{self._config.schema}"."{index.name}"'
+                place = f'"{self.config.schema}"."{index.name}"'
                 try:
                     if await connection.fetchval("SELECT to_regclass($1)", place) is not None:
                         continue
@@ -193,7 +193,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
                     continue  # another process was faster
 
     async def _look_again(self, connection: Connection) -> Mapping[str, Collection]:
-        schema = PgSchema(self.name, self._config.schema, self._config.prefix)
+        schema = PgSchema(self.name, self.config.schema, self.config.prefix)
         comparison = (await look(connection, schema, tuple(self._collections.values()))).comparison
         self._stored = {growth.collection.name: growth.was for growth in comparison.grown}
         return comparison.tables
@@ -206,7 +206,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
         It may lead to another run of the server, or to another database.
         """
-        self._directory.forget()
+        self.directory.forget()
         if self._found is not None and self._found.namespace:
             await speak(connection, self._found.namespace)
         if not self._capabilities.durable and self._settings is not None:
@@ -214,13 +214,13 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     async def _vital_signs(self, connection: Connection) -> Health:
         assert self._found is not None  # noqa: S101 - it is open
-        settings, names = await Settings.read(connection, self.name), self._directory.names
+        settings, names = await Settings.read(connection, self.name), self.directory.names
         form, _ = await self._versions(connection)
         size = await self._size(connection)
         facts: dict[str, JsonValue] = {
             "schema": form,
             "bytes": size,
-            "pool": self._config.pool_size,
+            "pool": self.config.pool_size,
             **settings.facts,
         }
         facts["pgvector"] = (
@@ -230,7 +230,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             f"SELECT count(*) FROM {self._quoted_name(names.quarantine)}"  # noqa: S608
         )
         where = [
-            self._config.place,
+            self.config.place,
             *(["it takes no writes: a standby, or a server that is read only"] if settings.read_only else []),
         ]
         ok = form == str(names.form) and not settings.read_only
@@ -249,26 +249,26 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         if len(writes) == 1:
             write = writes[0]
             return [
-                await self._with(
-                    lambda connection: write_one(connection, self._table, self._pg_directory, write)
+                await self.with_connection(
+                    lambda connection: write_one(connection, self.table, self._pg_directory, write)
                 )
             ]
         try:
-            return await self._with(lambda connection: self._batch(connection, writes, together))
+            return await self.with_connection(lambda connection: self._batch(connection, writes, together))
         except BatchRollback as undone:
             return undone.outcomes
 
     async def _put_shared(self, puts: Sequence[Put]) -> list[Outcome]:
         if len(puts) == 1:
             return await self._carry_out(puts, together=False)
-        return await self._with(
+        return await self.with_connection(
             lambda connection: self._batch(connection, puts, together=False, hurried=True)
         )
 
     async def _batch(
         self, connection: Connection, writes: Sequence[Write], together: bool, *, hurried: bool = False
     ) -> list[Outcome]:
-        batch = PgBatch(connection, self._table, self._pg_directory, writes, self._thresholds.rows_in_one)
+        batch = PgBatch(connection, self.table, self._pg_directory, writes, self._thresholds.rows_in_one)
         await batch.prepare()
 
         async def work() -> list[Outcome]:
@@ -283,19 +283,17 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     async def _search(self, wanted: Search) -> list[Hit]:
         return await self._or_wider(
-            lambda asked: self._with(
-                lambda connection: search(
-                    connection, self._table(asked.collection), self._pg_directory, asked
-                )
+            lambda asked: self.with_connection(
+                lambda connection: search(connection, self.table(asked.collection), self._pg_directory, asked)
             ),
             wanted,
         )
 
     async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await self._or_wider(
-            lambda wanted: self._with(
+            lambda wanted: self.with_connection(
                 lambda connection: candidates(
-                    connection, self._table(wanted.collection), self._pg_directory, wanted
+                    connection, self.table(wanted.collection), self._pg_directory, wanted
                 )
             ),
             asked,
@@ -332,7 +330,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
         async def vacuum(connection: Connection) -> int:
             before = await self._size(connection)
-            names = self._directory.names
+            names = self.directory.names
             for name in [
                 *map(names.table, await self._names(connection)),
                 names.partitions,
@@ -341,24 +339,24 @@ class PostgresStore(ServerStore[Connection, PgTable]):
                 await connection.execute(f"VACUUM {self._quoted_name(name)}")
             return max(0, before - await self._size(connection))
 
-        return await self._with(vacuum)
+        return await self.with_connection(vacuum)
 
     async def _size(self, connection: Connection) -> int:
-        tables = self._directory.names.all_of(await self._names(connection))
-        return int(await connection.fetchval(_SIZE, self._config.schema, tables))
+        tables = self.directory.names.all_of(await self._names(connection))
+        return int(await connection.fetchval(_SIZE, self.config.schema, tables))
 
     def _quoted_name(self, table: str) -> str:
         """Return the name of a table as statements write it."""
-        return f'"{self._config.schema}"."{table}"'
+        return f'"{self.config.schema}"."{table}"'
 
     async def _versions(
         self, connection: Connection, *, locked: bool = False
     ) -> tuple[str | None, str | None]:
-        select = f"SELECT version_num FROM {self._quoted_name(self._directory.names.version)}{' FOR UPDATE' * locked}"  # noqa: S608
+        select = f"SELECT version_num FROM {self._quoted_name(self.directory.names.version)}{' FOR UPDATE' * locked}"  # noqa: S608
         return form_and_format([row for (row,) in await connection.fetch(select)])
 
     async def _put_version(self, connection: Connection, row: str, before: str | None) -> None:
-        table = self._quoted_name(self._directory.names.version)
+        table = self._quoted_name(self.directory.names.version)
         if before is None:
             await connection.execute(f"INSERT INTO {table} (version_num) VALUES ($1)", row)  # noqa: S608
         else:
@@ -372,14 +370,14 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         return [
             str(name)
             for (name,) in await connection.fetch(
-                f"SELECT name FROM {self._quoted_name(self._directory.names.registry)}"  # noqa: S608
+                f"SELECT name FROM {self._quoted_name(self.directory.names.registry)}"  # noqa: S608
             )
         ]
 
     # -- the driver's ------------------------------------------------------------------
 
     def _translate_driver(self, error: Exception) -> Exception | None:
-        return translate(self.name, self._config.place, error)
+        return translate(self.name, self.config.place, error)
 
     def _is_collision(self, error: Exception) -> bool:
         return is_collision(error)

@@ -78,13 +78,13 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     `C` is the dialect's connection, `R` the dialect's table.
     """
 
-    _directory: ServerDirectory[C]
+    directory: ServerDirectory[C]
     _thresholds: ServerThresholds
     _sharing: PutBatcher
 
     def __init__(self, name: str, directory: ServerDirectory[C], thresholds: ServerThresholds) -> None:
         super().__init__(name, directory, thresholds)
-        self._pool: Pool[C] | None = None
+        self.pool: Pool[C] | None = None
         self._tables: dict[str, R] = {}
         self._stored: dict[str, Collection] = {}
         """Collections as their tables are, where those lack fields.
@@ -118,7 +118,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             config.connect_timeout,
             config.command_timeout,
         )
-        self._pool = Pool(
+        self.pool = Pool(
             PoolOptions(
                 config.pool_size,
                 patience,
@@ -137,17 +137,17 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         )
 
     def _end_waiting(self) -> None:
-        if self._pool is not None:
-            self._pool.end_waiting()
+        if self.pool is not None:
+            self.pool.end_waiting()
 
     async def _close(self) -> None:
-        pool, self._pool = self._pool, None
+        pool, self.pool = self.pool, None
         if pool is not None:
             await pool.close()
-        self._directory.forget()
+        self.directory.forget()
 
     async def _check(self) -> Health:
-        return await self._with(self._vital_signs)
+        return await self.with_connection(self._vital_signs)
 
     @abstractmethod
     async def _vital_signs(self, connection: C) -> Health:
@@ -197,7 +197,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         """Add the row to the table of versions, replacing the one before."""
 
     async def _read_format(self) -> str | None:
-        return (await self._with(self._versions))[1]
+        return (await self.with_connection(self._versions))[1]
 
     async def _swap_format(self, before: str | None, after: str) -> bool:
         async def swap(connection: C) -> bool:
@@ -219,7 +219,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             after: Any = None
             for step in range(len(self._audit_steps(self._tables[name], repair))):
                 while True:
-                    found = await self._with(
+                    found = await self.with_connection(
                         lambda connection, name=name, step=step, after=after: self._audit_steps(
                             self._tables[name], repair
                         )[step](connection, after)  # type: ignore[misc]
@@ -291,13 +291,13 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     @abstractmethod
     async def _roll_back(self, connection: C) -> None: ...
 
-    def _table(self, collection: Collection) -> R:
+    def table(self, collection: Collection) -> R:
         return self._tables[collection.name]
 
     def _table_on(self, connection: C, collection: Collection) -> R:
-        return self._table(collection)
+        return self.table(collection)
 
-    async def _with(self, work: Callable[[C], Awaitable[T]]) -> T:
+    async def with_connection(self, work: Callable[[C], Awaitable[T]]) -> T:
         """Do the work on a connection, and repeat it where that can help.
 
         After a collision, it starts again a little later. It starts again at once where
@@ -307,11 +307,11 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         """
         begun = time.monotonic()
         for attempt in range(ATTEMPTS):
-            if self._pool is None:
+            if self.pool is None:
                 raise NotOpen(f"store '{self.name}'")
             seen = self._tables
             try:
-                async with self._pool.connection() as connection:
+                async with self.pool.connection() as connection:
                     return await work(connection)
             except PoolClosed:
                 raise NotOpen(f"store '{self.name}'") from None
@@ -319,7 +319,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                 again = attempt < ATTEMPTS - 1 and time.monotonic() - begun < self._patience
                 if again and self._is_outgrown(exc) and await self._have_grown(seen):
                     continue
-                if attempt == 0 and self._pool is not None and self._pool.is_moved(exc):
+                if attempt == 0 and self.pool is not None and self.pool.is_moved(exc):
                     # nothing of it was kept, and a new connection may lead to the
                     # server that took over
                     continue
@@ -334,8 +334,8 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
         The change may be one that another call has already seen.
         """
-        if self._tables is since and self._pool is not None:
-            async with self._pool.connection() as connection:
+        if self._tables is since and self.pool is not None:
+            async with self.pool.connection() as connection:
                 now = await self._look_again(connection)
             if self._tables is since and any(
                 since[name].collection != collection
@@ -349,17 +349,19 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         """Called before a call is made again."""
 
     async def _within(self, work: Callable[[C], Awaitable[T]]) -> T:
-        return await self._with(lambda connection: self._in_transaction(connection, lambda: work(connection)))
+        return await self.with_connection(
+            lambda connection: self._in_transaction(connection, lambda: work(connection))
+        )
 
     async def _move(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> None:
         """Move each row in its own transaction, so that nobody waits for many rows."""
 
         async def move(connection: C) -> None:
-            table = self._table(collection)
+            table = self.table(collection)
             for one in unreadable:
                 await self._in_transaction(connection, lambda one=one: table.quarantine(connection, one))  # type: ignore[misc]
 
-        await self._with(move)
+        await self.with_connection(move)
 
     async def _in_transaction(self, connection: C, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work in one transaction.

@@ -71,17 +71,17 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         self, url: str, name: str = "sqlite", *, thresholds: Thresholds = THRESHOLDS, **options: JsonValue
     ) -> None:
         super().__init__(name, SqliteDirectory(), thresholds)
-        self._config = replace(parse(name, url, options), thresholds=thresholds)
+        self.config = replace(parse(name, url, options), thresholds=thresholds)
         self._run = ""
         self._has_json = False
         """Whether SQLite was built with its JSON functions."""
-        if self._config.path is None:
+        if self.config.path is None:
             self._capabilities = replace(self.claims, durable=False, shared=False)
-        elif self._config.synchronous == "NORMAL":
+        elif self.config.synchronous == "NORMAL":
             self._capabilities = replace(self.claims, durable=False, loss_window=WRITTEN_BACK)
             self._run = run_of_the_machine()
-        self._driver = SqliteDriver(name, self._config)
-        self._cache = MemberCache(self._config.cache_bytes)
+        self.driver = SqliteDriver(name, self.config)
+        self._cache = MemberCache(self.config.cache_bytes)
 
     @property
     def epoch(self) -> str:
@@ -94,58 +94,58 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
 
     @property
     def path(self) -> Path | None:
-        return None if self._config.path is None else self._config.path.absolute()
+        return None if self.config.path is None else self.config.path.absolute()
 
     # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        self._cache = MemberCache(self._config.cache_bytes)
-        if self._config.path is None:
+        self._cache = MemberCache(self.config.cache_bytes)
+        if self.config.path is None:
             self._run = secrets.token_hex(8)
         schema = SqliteSchema(self.name)
-        await self._driver.open(
+        await self.driver.open(
             lambda session: make_ready(session, schema, collections),
             lambda session: tables_there(session, schema, collections),
             lambda session: complete(session, schema, collections),
         )
         self._take_format(schema.noted)
-        self._has_json = await self._driver.read(has_json)
+        self._has_json = await self.driver.read(has_json)
         if not self._has_json:
             return
-        self._driver.declarations.json_paths = self.json_paths
-        if self.json_paths and not self._driver.is_read_only:
+        self.driver.declarations.json_paths = self.json_paths
+        if self.json_paths and not self.driver.is_read_only:
             there = {collection.name: collection for collection in collections}
-            await self._driver.write(lambda session: index_bodies(session, there))
+            await self.driver.write(lambda session: index_bodies(session, there))
 
     async def _read_format(self) -> str | None:
-        return await self._driver.read(lambda session: versions(session)[1])
+        return await self.driver.read(lambda session: versions(session)[1])
 
     async def _swap_format(self, before: str | None, after: str) -> bool:
-        return await self._driver.write(lambda session: swap_format(session, before, after))
+        return await self.driver.write(lambda session: swap_format(session, before, after))
 
     @property
     def reads_only(self) -> bool:
-        return self._driver.is_read_only
+        return self.driver.is_read_only
 
     async def _close(self) -> None:
-        await self._driver.close()
+        await self.driver.close()
         self._cache.clear()
 
     def _reads_json(self, part: JsonPath) -> bool:
         return self._has_json and is_comparable(part)
 
     async def _check(self) -> Health:
-        await self._driver.check_files()
-        version, form, pages, size, in_quarantine = await self._driver.read(_vital_signs)
+        await self.driver.check_files()
+        version, form, pages, size, in_quarantine = await self.driver.read(_vital_signs)
         facts: dict[str, JsonValue] = {
             "schema": form,
             "bytes": pages * size,
-            "synchronous": self._config.synchronous,
+            "synchronous": self.config.synchronous,
         }
-        facts |= {"read_only": True} if self._driver.is_read_only else {}
+        facts |= {"read_only": True} if self.driver.is_read_only else {}
         return Health(
             form == str(BARE_FORM),
-            str(self._config.path or "in memory"),
+            str(self.config.path or "in memory"),
             f"SQLite {version}",
             self.epoch,
             facts,
@@ -154,14 +154,14 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
 
     # -- work --------------------------------------------------------------------------
 
-    async def _with(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        return await self._driver.read(lambda session: run_synchronously(work(session)))
+    async def with_connection(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
+        return await self.driver.read(lambda session: run_synchronously(work(session)))
 
     async def _at_length(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        return await self._driver.read_beside(lambda session: run_synchronously(work(session)))
+        return await self.driver.read_beside(lambda session: run_synchronously(work(session)))
 
     async def _within(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        return await self._driver.write(lambda session: run_synchronously(work(session)))
+        return await self.driver.write(lambda session: run_synchronously(work(session)))
 
     def _table_on(self, connection: Session, collection: Collection) -> SqliteTable:
         return table_of(connection, collection)
@@ -177,7 +177,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
     async def _get_alone(self, collection: Collection, key: Key) -> Stored | None:
         """Read one key of a damaged file: the damage may be elsewhere."""
         try:
-            answers, _ = await self._with(
+            answers, _ = await self.with_connection(
                 lambda session: reading.get(session, table_of(session, collection), [key])
             )
         except Exception as exc:
@@ -193,10 +193,14 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
             return undone.outcomes
 
     async def _search(self, wanted: Search) -> list[Hit]:
-        return await self._with(lambda session: search(session, self._directory, wanted, self._cache))
+        return await self.with_connection(
+            lambda session: search(session, self.directory, wanted, self._cache)
+        )
 
     async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        return await self._with(lambda session: candidates(session, self._directory, asked, self._cache))
+        return await self.with_connection(
+            lambda session: candidates(session, self.directory, asked, self._cache)
+        )
 
     async def _move(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> None:
         async def move(session: Session) -> None:
@@ -212,14 +216,14 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
 
     async def _audit(self, repair: bool) -> Audit:
         collections = tuple(self._collections.values())
-        found = await self._driver.read_beside(lambda session: audit(session, collections, repair=False))
-        cached = await self._driver.read(lambda session: self._cache.differences(session, repair))
+        found = await self.driver.read_beside(lambda session: audit(session, collections, repair=False))
+        cached = await self.driver.read(lambda session: self._cache.differences(session, repair))
         if repair and found.problems:
-            await self._driver.write(lambda session: audit(session, collections, repair=True))
+            await self.driver.write(lambda session: audit(session, collections, repair=True))
         return Audit(found.checked, found.problems + tuple(cached))
 
     async def _vacuum(self) -> int:
-        return await self._driver.shrink()
+        return await self.driver.shrink()
 
     def _translate(self, error: Exception) -> Exception | None:
         if isinstance(error, UnicodeEncodeError):

@@ -41,7 +41,7 @@ async def test_whoever_finishes_a_dead_ones_commit_has_heard_of_what_was_kept_be
             raise OSError(5, "killed")
 
         with monkeypatch.context() as dying:
-            dying.setattr(other._library.commits, "finish", dies)
+            dying.setattr(other.library.commits, "finish", dies)
             with pytest.raises(StoreUnavailable):
                 await other.apply([put(record(3)), put(record(4))])
         await apply_all(store, put(record(5)))  # takes the lock first, and finishes
@@ -88,15 +88,15 @@ class Restless:
     """
 
     def __init__(self, library: Library) -> None:
-        self._library, self._fresh = library, library.fresh
+        self.library, self._fresh = library, library.fresh
 
     def __call__(self, entry: Entry, *rest: object) -> object:
-        return self._fresh(entry, *rest) if self._library._locked else None  # type: ignore[arg-type]
+        return self._fresh(entry, *rest) if self.library._locked else None  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def restless(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store._library, "fresh", Restless(store._library))
+    monkeypatch.setattr(store.library, "fresh", Restless(store.library))
 
 
 @pytest.mark.usefixtures("restless")

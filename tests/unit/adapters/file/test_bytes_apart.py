@@ -148,7 +148,7 @@ async def test_what_is_asked_of_bytes_apart_is_answered_and_they_are_not_kept_in
         content(2),
         None,
     ]
-    (table,) = store._library.tables._loaded.values()
+    (table,) = store.library.tables._loaded.values()
     assert table.size < MANY
     assert all(isinstance(e.standing, Record) and not e.standing.fields for e in table.entries.values())
 

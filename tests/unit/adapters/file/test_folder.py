@@ -330,5 +330,5 @@ async def test_a_small_cache_answers_the_same(folder: Path) -> None:
     for _ in range(2):
         for scope in scopes:
             assert len(await query_ids(store, within(scope))) == 10
-    assert len(store._library.tables._loaded) == 1
+    assert len(store.library.tables._loaded) == 1
     await store.close()

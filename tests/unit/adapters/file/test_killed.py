@@ -145,7 +145,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_eight_processes_write_one_partition(store: FileStore) -> None:
     writers, each = 8, 15
     await apply_all(store, put(record(999, body={"n": 0})))
-    folder = store._config.path
+    folder = store.config.path
     outputs = await asyncio.to_thread(
         finished, [started(MANY, folder, w, each) for w in range(1, writers + 1)], 120
     )
@@ -250,7 +250,7 @@ async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_
     genuine = Commits._do
 
     def slow(self: Commits, steps: Sequence[Step]) -> None:
-        if self is writer._library.commits:
+        if self is writer.library.commits:
             noted.set()
             assert go_on.wait(60)
         genuine(self, steps)

@@ -118,7 +118,7 @@ class Held:
 
 
 def directory_of(store: MongoStore) -> Directory:
-    return store._ready().directory
+    return store.ready().directory
 
 
 async def erased(store: Store) -> None:

@@ -119,7 +119,7 @@ async def test_an_index_finds_values_also_with_one_bound(
     await store.open(DECLARED)
     await apply_all(store, *[put(record(n, body={"m": {"v": n}})) for n in range(300)])
     for part in (JsonPath(("m", "v"), ">", 297), JsonPath(("m", "v"), "==", 7)):
-        wanted = store._table(SAMPLES).conditions.query(Query(SAMPLES, within(HERE), part))
+        wanted = store.table(SAMPLES).conditions.query(Query(SAMPLES, within(HERE), part))
         plan = raw["memory_samples"].find(wanted).explain()
         assert f"body_{LABEL}" in str(plan["queryPlanner"]["winningPlan"]), plan
     await store.close()

@@ -119,7 +119,7 @@ def _stages(plan: Any) -> list[tuple[str, str]]:
 
 
 def _explained(raw: Raw, store: MongoStore, query: Query) -> list[tuple[str, str]]:
-    table = store._table(query.collection)
+    table = store.table(query.collection)
     wanted = table.conditions.query(query)
     if query.cursor is not None:
         wanted = both(

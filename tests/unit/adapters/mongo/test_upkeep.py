@@ -74,14 +74,14 @@ async def test_a_copy_made_of_what_is_deleted_meanwhile_does_not_stay(
 ) -> None:
     await apply_all(store, put(record(1)))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
-    copies = store._ready().quarantine.copies
+    copies = store.ready().quarantine.copies
     replace_one = copies.replace_one
 
     async def late(*args: object, **parts: object) -> object:
         await apply_all(store, delete(1))
         return await replace_one(*args, **parts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store._ready().quarantine, "copies", _With(copies, late))
+    monkeypatch.setattr(store.ready().quarantine, "copies", _With(copies, late))
     await store.get(SAMPLES, [key_of(1)])
     assert raw["memory_store.quarantine"].count_documents({}) == 0
 

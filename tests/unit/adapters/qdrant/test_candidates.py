@@ -19,11 +19,11 @@ FOUND = Statistics(6, 7, {"lantern": 5, "harbour": 2})
 async def _as_earlier_releases_wrote(store: QdrantStore, n: int) -> None:
     """Without the number of words."""
     point = record_point("samples", key_of(n))
-    before = (await store._engine.retrieve([point]))[point]
+    before = (await store.engine.retrieve([point]))[point]
     earlier: dict[str, Any] = {
         name: value for name, value in before.items() if name not in ("length", "token", "lineage")
     }
-    assert await store._engine.commit([PointChange(point, before, earlier)]) == set()
+    assert await store.engine.commit([PointChange(point, before, earlier)]) == set()
 
 
 async def test_statistics_are_right_also_of_what_has_no_number_of_words_until_an_audit_gives_it_one(

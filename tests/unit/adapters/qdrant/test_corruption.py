@@ -38,13 +38,13 @@ from tests.support.depth import drawn
 
 async def _damage(store: QdrantStore, point: str, **values: Any) -> None:
     """Change values of a payload behind the adapter's back."""
-    engine: Any = store._engine
+    engine: Any = store.engine
     if engine.alone:
         import qdrant_edge
 
-        engine._shard.update(qdrant_edge.UpdateOperation.set_payload([point], values))
+        engine.shard.update(qdrant_edge.UpdateOperation.set_payload([point], values))
     else:
-        await engine._client.set_payload("memory", values, [point])
+        await engine.client.set_payload("memory", values, [point])
 
 
 async def _three(store: QdrantStore) -> None:
@@ -90,7 +90,7 @@ async def test_erasure_reaches_a_damaged_record_whatever_the_filter(either: Qdra
 async def test_what_was_met_is_in_quarantine_where_it_stands(either: QdrantStore, by: str) -> None:
     await _three(either)
     point = record_point("samples", key_of(2))
-    before = (await either._engine.retrieve([point]))[point]
+    before = (await either.engine.retrieve([point]))[point]
     assert (await either.check()).quarantined == 0
     if by == "get":
         assert await fetch_stored(either, 2) == Corrupt(key_of(2), "checksum mismatch")
@@ -98,7 +98,7 @@ async def test_what_was_met_is_in_quarantine_where_it_stands(either: QdrantStore
         assert (await either.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(2),)
     else:
         assert (await either.audit()).damaged == (f"samples {id_of(2)} of tenant acme",)
-    after = (await either._engine.retrieve([point]))[point]
+    after = (await either.engine.retrieve([point]))[point]
     assert {
         name: value for name, value in after.items() if name not in ("quarantined", "token", "lineage")
     } == {name: value for name, value in before.items() if name not in ("token", "lineage")}, (
@@ -129,7 +129,7 @@ async def test_what_cannot_be_quarantined_now_is_still_not_served(
     async def full(changes: Sequence[PointChange]) -> set[str]:
         raise StoreFull(either.name, "no room")
 
-    monkeypatch.setattr(either._engine, "commit", full)
+    monkeypatch.setattr(either.engine, "commit", full)
     for _ in range(2):
         assert await fetch_stored(either, 2) == Corrupt(key_of(2), "checksum mismatch")
         page = await either.query(Query(SAMPLES, within(HERE)))
@@ -138,7 +138,7 @@ async def test_what_cannot_be_quarantined_now_is_still_not_served(
 
 async def test_a_payload_of_another_key_is_not_served(either: QdrantStore) -> None:
     await apply_all(either, put(record(1)))
-    engine: Any = either._engine
+    engine: Any = either.engine
     payload = (await engine.retrieve([record_point("samples", key_of(1))]))[
         record_point("samples", key_of(1))
     ]

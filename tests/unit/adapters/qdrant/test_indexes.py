@@ -22,8 +22,8 @@ pytestmark = pytest.mark.backend("qdrant_edge")
 
 
 def _indexed(store: QdrantStore) -> set[str]:
-    assert isinstance(store._engine, EdgeEngine)
-    return set(store._engine._open_shard.info().payload_schema)
+    assert isinstance(store.engine, EdgeEngine)
+    return set(store.engine.open_shard.info().payload_schema)
 
 
 async def test_every_moment_has_an_index_also_one_that_is_declared_later(folder: Path) -> None:

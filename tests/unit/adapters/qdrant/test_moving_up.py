@@ -34,8 +34,8 @@ pytestmark = [pytest.mark.backend("qdrant_edge"), pytest.mark.backend("qdrant_lo
 
 def _points(edge: QdrantStore) -> list[models.PointStruct]:
     """Every point of the folder with its vectors, read by Edge itself."""
-    engine: Any = edge._engine
-    records, _ = engine._shard.scroll(
+    engine: Any = edge.engine
+    records, _ = engine.shard.scroll(
         qdrant_edge.ScrollRequest(limit=1000, with_payload=True, with_vector=True)
     )
     return [
@@ -62,10 +62,10 @@ async def test_points_of_an_edge_folder_are_a_servers_points(edge: QdrantStore) 
     before = await edge.get(SAMPLES, [key_of(n) for n in range(5)])
     server = QdrantStore("qdrant://:memory:")
     await server.open(DECLARED)
-    client: Any = server._engine
+    client: Any = server.engine
     dense = models.DenseVectorNameConfig(dense=models.DenseVectorConfig(size=2, distance=models.Distance.DOT))
-    await client._client.create_vector_name("memory", "dense_2", dense)
-    await client._client.upsert("memory", _points(edge))
+    await client.client.create_vector_name("memory", "dense_2", dense)
+    await client.client.upsert("memory", _points(edge))
 
     assert await server.get(SAMPLES, [key_of(n) for n in range(5)]) == before
     assert await hit_ids(server, "lantern") == {id_of(n) for n in (0, 1, 2, 4)}

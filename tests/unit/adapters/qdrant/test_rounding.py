@@ -70,13 +70,13 @@ async def astray(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[
 
 
 async def _set(store: QdrantStore, point: str, payload: dict[str, object]) -> None:
-    engine = store._engine
+    engine = store.engine
     if isinstance(engine, EdgeEngine):
         import qdrant_edge
 
         engine._update(qdrant_edge.UpdateOperation.set_payload([point], payload))
     else:
-        await engine._client.set_payload("memory", payload, [point])  # type: ignore[attr-defined]
+        await engine.client.set_payload("memory", payload, [point])  # type: ignore[attr-defined]
 
 
 async def _found(store: QdrantStore, part: Condition) -> list[str]:

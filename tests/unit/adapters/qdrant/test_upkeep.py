@@ -48,9 +48,9 @@ async def _tamper(
 ) -> None:
     """Change what is derived of the n-th record, and nothing that its checksum covers."""
     point = record_point("samples", key_of(n))
-    before = (await store._engine.retrieve([point]))[point]
+    before = (await store.engine.retrieve([point]))[point]
     assert (
-        await store._engine.commit([PointChange(point, before, {**before, **(payload or {})}, vectors)])
+        await store.engine.commit([PointChange(point, before, {**before, **(payload or {})}, vectors)])
         == set()
     )
 
@@ -73,7 +73,7 @@ async def test_a_payload_written_beside_the_same_vectors_is_all_that_stands_ther
 ) -> None:
     await apply_all(either, put(record(vector=pack_vector([1.0, 0.0]))))
     point = record_point("samples", key_of(1))
-    (first,) = (await either._engine.retrieve([point])).values()
+    (first,) = (await either.engine.retrieve([point])).values()
     own = {name: value for name, value in first.items() if name not in ("token", "lineage")}
     payload = own
     for more in (
@@ -83,14 +83,14 @@ async def test_a_payload_written_beside_the_same_vectors_is_all_that_stands_ther
         others,
         {"a": [1, {"c": 1}], "b": "x", "c": 5},
     ):
-        (before,) = (await either._engine.retrieve([point])).values()
+        (before,) = (await either.engine.retrieve([point])).values()
         payload = {**own, **more}
-        assert await either._engine.commit([PointChange(point, before, payload)]) == set()
-        (now,) = (await either._engine.retrieve([point])).values()
+        assert await either.engine.commit([PointChange(point, before, payload)]) == set()
+        (now,) = (await either.engine.retrieve([point])).values()
         assert repr(sorted((n, v) for n, v in now.items() if n not in ("token", "lineage"))) == repr(
             sorted(payload.items())
         )
-    (whole, *_), _ = await either._engine.whole(10)
+    (whole, *_), _ = await either.engine.whole(10)
     assert whole.vectors
 
 
@@ -170,14 +170,14 @@ async def test_of_many_problems_a_hundred_are_told_and_all_mended(edge: QdrantSt
 async def test_a_record_at_anothers_point_is_told_and_left_alone(either: QdrantStore) -> None:
     """It may be the only copy."""
     await apply_all(either, put(record(1, texts={"content": "cormorant"})))
-    payload = (await either._engine.retrieve([record_point("samples", key_of(1))])).popitem()[1]
+    payload = (await either.engine.retrieve([record_point("samples", key_of(1))])).popitem()[1]
     astray = PointChange(
         record_point("samples", key_of(2)),
         None,
         {k: v for k, v in payload.items() if k not in ("token", "lineage")},
         Vectors(),
     )
-    await either._engine.commit([astray])
+    await either.engine.commit([astray])
     told = await either.audit(repair=True)
     assert told.problems == (f"samples {id_of(1)}: is at another point than its own",)
     assert await either.audit() == told
@@ -250,14 +250,14 @@ def _before_commit(
     """Once, when the store has decided and is about to write, something else happens
     first.
     """
-    commit = store._engine.commit
+    commit = store.engine.commit
 
     async def late(changes: Sequence[PointChange], *asked: Any) -> set[str]:
-        monkeypatch.setattr(store._engine, "commit", commit)
+        monkeypatch.setattr(store.engine, "commit", commit)
         await meanwhile()
         return await commit(changes, *asked)
 
-    monkeypatch.setattr(store._engine, "commit", late)
+    monkeypatch.setattr(store.engine, "commit", late)
 
 
 @pytest.mark.backend("qdrant_local")
@@ -386,7 +386,7 @@ async def test_a_vacuum_that_died_anywhere_leaves_a_whole_shard(
     """
     await _half_deleted(edge, 100)
     before = await edge.get(SAMPLES, [key_of(n) for n in range(100)])
-    assert isinstance(edge._engine, EdgeEngine)
+    assert isinstance(edge.engine, EdgeEngine)
     await edge.close()
     shard, new, old = folder / "shard", folder / "shard.new", folder / "shard.old"
     if stopped == "before":
@@ -410,10 +410,8 @@ async def test_a_new_shard_that_cannot_take_its_place_leaves_the_old_one(
     edge: QdrantStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _half_deleted(edge, 100)
-    assert isinstance(edge._engine, EdgeEngine)
-    monkeypatch.setattr(
-        edge._engine._folder, "new", edge._engine._folder.shard.parent / "elsewhere" / "shard"
-    )
+    assert isinstance(edge.engine, EdgeEngine)
+    monkeypatch.setattr(edge.engine.folder, "new", edge.engine.folder.shard.parent / "elsewhere" / "shard")
     with pytest.raises(Exception, match="edge_rewrite failed"):
         await edge.vacuum()
     assert isinstance(await fetch_stored(edge, 2), Record)

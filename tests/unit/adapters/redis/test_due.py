@@ -171,7 +171,7 @@ async def test_where_nothing_is_old_nothing_is_read(
 async def test_what_cannot_be_read_is_named_among_what_is_old(store: RedisStore) -> None:
     await apply_all(store, put(record(1, tier="short")), put(record(2, tier="short")))
     address = address_of(SAMPLES.name, key_of(1))
-    at = record_key(store._config.prefix, address)
+    at = record_key(store.config.prefix, address)
     await store._connections.command("SETRANGE", at, 200, "damage")
     query = Query(
         SAMPLES,

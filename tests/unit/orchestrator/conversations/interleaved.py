@@ -35,7 +35,7 @@ class Gate:
 class Gated(Flaky):
     gate: Gate
 
-    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def on_call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         await self.gate.passed()
         answer = await getattr(InMemoryStore, method)(self, *args, **kwargs)
         await self.gate.passed()

@@ -250,7 +250,7 @@ class Before:
     """
 
     def __init__(self, world: World, at: int, meanwhile: Callable[[], Awaitable[object]]) -> None:
-        self.calls, self._call, self._store = 0, type(world.mid)._call, type(world.mid)
+        self.calls, self.on_call, self._store = 0, type(world.mid).on_call, type(world.mid)
         self._at, self._meanwhile = at, meanwhile
 
     def __enter__(self) -> Before:
@@ -261,9 +261,9 @@ class Before:
                 self._patch.stop()
                 await self._meanwhile()
                 self._patch.start()
-            return await self._call(store, method, *args, **kwargs)
+            return await self.on_call(store, method, *args, **kwargs)
 
-        self._patch = patch.object(self._store, "_call", counted)
+        self._patch = patch.object(self._store, "on_call", counted)
         self._patch.start()
         return self
 

@@ -34,7 +34,7 @@ class Shaky(Flaky):
     chance = random.Random(0)  # noqa: S311 - every run says its seed
     failing = 0.0
 
-    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def on_call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         await self._pause()
         if self.chance.random() < self.failing:
             raise StoreUnavailable(self.name, "fails before")

@@ -595,7 +595,7 @@ async def test_what_stands_is_acknowledged_though_others_keep_changing_the_balan
 
 def dying(world: World, at: int, *, carried_out: bool) -> Any:
     """The stores answer so many calls, and then no more."""
-    calls, call = [0], type(world.mid)._call
+    calls, call = [0], type(world.mid).on_call
 
     async def counted(store: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         number, calls[0] = calls[0], calls[0] + 1
@@ -607,7 +607,7 @@ def dying(world: World, at: int, *, carried_out: bool) -> Any:
 
     class _Dying:
         def __enter__(self) -> list[int]:
-            self.patched = patch.object(type(world.mid), "_call", counted)
+            self.patched = patch.object(type(world.mid), "on_call", counted)
             self.patched.start()
             return calls
 

@@ -102,7 +102,7 @@ async def test_every_session_is_strict_whatever_the_server_is(own: MySqlServer, 
     await own.run_sql("SET GLOBAL sql_mode = ''")
     await own.run_sql("SET GLOBAL time_zone = '+05:00'")
     try:
-        connection = await connect(few._config)
+        connection = await connect(few.config)
         row = await connection.fetchrow(
             "SELECT @@sql_mode, @@time_zone, @@tx_isolation"
             if "MariaDB" in (await few.check()).version
@@ -261,7 +261,7 @@ async def test_a_deadlock_is_not_the_callers_affair(
     ends the store's transaction, which is made again.
     """
     await apply_all(store, put(record(1)), put(record(2)))
-    other = await connect(store._config)
+    other = await connect(store.config)
     await other.begin()
     await other.fetch("SELECT number FROM memory_samples WHERE id = ? FOR UPDATE", id_of(2))
     for n in range(50):  # the heavier transaction is the one that is let live
@@ -311,7 +311,7 @@ async def test_a_put_waits_for_a_raise_under_way_and_is_judged_by_what_it_leaves
     store: MySqlStore, server: MySqlServer, batch: bool
 ) -> None:
     await apply_all(store, put(record(1)))
-    other = await connect(store._config)
+    other = await connect(store.config)
     await other.begin()
     await other.change("UPDATE memory_partitions SET generation = 1")
     late = [put(record(2, generation=0), Absent()), *([put(record(3, generation=0))] if batch else [])]
@@ -375,7 +375,7 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     await apply_all(store, put(record(1)))
     narrow = MySqlStore(server.url(database, pool_size=1))
     await narrow.open(DECLARED)
-    other = await connect(store._config)
+    other = await connect(store.config)
     await other.begin()
     await other.fetch("SELECT number FROM memory_samples FOR UPDATE")
     under_way = asyncio.ensure_future(one(narrow, put(record(1, version=2), AtVersion(1))))

@@ -93,11 +93,11 @@ async def test_a_batch_sends_a_handful_of_statements(store: MySqlStore, sent: li
 
 async def _plan(store: MySqlStore, query: Query) -> list[dict[str, str]]:
     """What EXPLAIN says of each table of the statement."""
-    table = store._table(query.collection)
+    table = store.table(query.collection)
 
     async def ask(connection: Connection) -> list[dict[str, str]]:
         partitions = (
-            await store._directory.numbers(connection, query.where)
+            await store.directory.numbers(connection, query.where)
             if isinstance(query.where, Partitions)
             else []
         )
@@ -116,7 +116,7 @@ async def _plan(store: MySqlStore, query: Query) -> list[dict[str, str]]:
             )
         return named
 
-    return await store._with(ask)
+    return await store.with_connection(ask)
 
 
 async def _filled(store: MySqlStore) -> None:
@@ -129,7 +129,7 @@ async def _filled(store: MySqlStore) -> None:
                 for n in range(200)
             ],
         )
-    await store._with(lambda connection: connection.fetch("ANALYZE TABLE memory_samples"))
+    await store.with_connection(lambda connection: connection.fetch("ANALYZE TABLE memory_samples"))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_la
     store = MySqlStore(server.url(database))
     await store.open((NOTES,))
     await fill_notes(store, 2_000)
-    await store._with(lambda connection: connection.fetch("ANALYZE TABLE memory_notes"))
+    await store.with_connection(lambda connection: connection.fetch("ANALYZE TABLE memory_notes"))
     for query, field in ((LISTED, "place"), (CHANGED, "updated_at"), (LESS_CHANGED, "updated_at")):
         (notes,) = [row for row in await _plan(store, query) if row["table"] == "memory_notes"]
         assert notes["key"] == f"ix_notes_order_{field}"
@@ -257,8 +257,8 @@ async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store
     await store.query(later)
 
     async def read(connection: Connection) -> int:
-        partitions = await store._directory.numbers(connection, later.where)
-        question = page(store._table(SAMPLES), later, partitions, 20, store._table(SAMPLES).columns)
+        partitions = await store.directory.numbers(connection, later.where)
+        question = page(store.table(SAMPLES), later, partitions, 20, store.table(SAMPLES).columns)
         await connection.tell("FLUSH STATUS")
         await connection.fetch(question.sql, *question.arguments)
         rows = await connection.fetch("SHOW SESSION STATUS LIKE 'Handler_read%'")
@@ -268,7 +268,7 @@ async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store
             if name in (b"Handler_read_prev", b"Handler_read_next", b"Handler_read_rnd_next")
         )
 
-    assert await store._with(read) < 60, "not the 300 rows before it"
+    assert await store.with_connection(read) < 60, "not the 300 rows before it"
 
 
 def _parts(query: Query) -> dict[str, Any]:

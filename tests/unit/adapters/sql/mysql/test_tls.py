@@ -50,7 +50,7 @@ async def _cipher(store: MySqlStore) -> bytes:
 
     await store.open((PLAIN,))
     try:
-        return await store._with(ask)
+        return await store.with_connection(ask)
     finally:
         await store.close()
 

@@ -310,11 +310,14 @@ async def test_a_key_that_is_taken_leaves_the_connection_sound_wherever_it_comes
     await apply_all(store, put(_said(at, "heron"), Absent()))
     single = MySqlStore(server.url(database, pool_size=1))
     await single.open(DECLARED)
-    before = await single._with(lambda connection: connection.fetchval("SELECT CONNECTION_ID()"))
+    before = await single.with_connection(lambda connection: connection.fetchval("SELECT CONNECTION_ID()"))
     outcomes = await single.apply([put(_said(n, f"wren number{n}"), Absent()) for n in range(700)])
     assert [n for n, o in enumerate(outcomes) if not o.applied] == [at]
     assert await hit_ids(single, f"heron number{699 - at}") == {id_of(at), id_of(699 - at)}
-    assert await single._with(lambda connection: connection.fetchval("SELECT CONNECTION_ID()")) == before
+    assert (
+        await single.with_connection(lambda connection: connection.fetchval("SELECT CONNECTION_ID()"))
+        == before
+    )
     await single.close()
 
 

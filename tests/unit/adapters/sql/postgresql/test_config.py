@@ -90,9 +90,9 @@ def test_a_password_is_in_no_representation() -> None:
     store = PostgresStore(f"postgresql://ann:{SECRET.replace('/', '%2F')}@host/db")
     for shown in (
         repr(store),
-        repr(store._config),
-        str(store._config),
-        store._config.place,
+        repr(store.config),
+        str(store.config),
+        store.config.place,
         repr(vars(store)),
     ):
         assert "s3cret" not in shown

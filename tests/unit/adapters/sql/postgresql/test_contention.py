@@ -61,7 +61,7 @@ async def test_what_one_of_those_who_share_a_call_would_wait_for_keeps_no_other_
         for one in (record(1, other), *map(record, range(2, 40)))
     ]
     try:
-        async with asyncio.timeout(store._config.command_timeout / 2):
+        async with asyncio.timeout(store.config.command_timeout / 2):
             assert {(await call)[0].status for call in calls} == {Status.APPLIED}
             assert [(await repeat)[0].status for _ in answered] == answered
     finally:

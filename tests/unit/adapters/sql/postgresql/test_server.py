@@ -88,8 +88,8 @@ async def test_more_callers_than_connections_wait_their_turn(
     await small.open(DECLARED)
     await asyncio.gather(*[apply_all(small, put(record(n))) for n in range(60)])
     assert len(await query_ids(store)) == 60
-    assert small._pool is not None
-    assert small._pool._made <= 2
+    assert small.pool is not None
+    assert small.pool._made <= 2
     await small.close()
 
 

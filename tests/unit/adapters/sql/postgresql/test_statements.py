@@ -58,15 +58,15 @@ class Sent:
         self._queries: list[str] = []
 
     async def __aenter__(self) -> list[str]:
-        assert self._store._pool is not None
-        async with self._store._pool.connection() as connection:  # the one used last is used next
+        assert self._store.pool is not None
+        async with self._store.pool.connection() as connection:  # the one used last is used next
             connection.add_query_logger(self._note)
         return self._queries
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.sleep(0)  # the driver tells a turn of the loop later
-        assert self._store._pool is not None
-        async with self._store._pool.connection() as connection:
+        assert self._store.pool is not None
+        async with self._store.pool.connection() as connection:
             connection.remove_query_logger(self._note)
 
     def _note(self, query: asyncpg.connection.LoggedQuery) -> None:
@@ -182,8 +182,8 @@ async def test_an_index_serves_what_the_engine_asks(
     records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(2_000)]
     versions = [record(n, fields={"entry_id": f"e{n % 50}"}) for n in range(400)]
     await apply_all(store, *[put(r) for r in records], *[put(r, collection=MORE_SAMPLES) for r in versions])
-    table = store._table(query.collection)
-    place = store._directory.cached_partition(HERE)
+    table = store.table(query.collection)
+    place = store.directory.cached_partition(HERE)
     assert place is not None
     question = page(table, query, [place.number], query.limit, table.columns)
     told = await _plan(server, table.qualified, question.sql, question.arguments)
@@ -195,9 +195,9 @@ async def test_an_index_serves_what_the_engine_asks(
 
 async def test_the_word_index_serves_searches(store: PostgresStore, server: Postgres) -> None:
     await apply_all(store, *[put(record(n, texts={"content": f"word{n} shared"})) for n in range(400)])
-    place = store._directory.cached_partition(HERE)
+    place = store.directory.cached_partition(HERE)
     assert place is not None
-    table = store._table(SAMPLES)
+    table = store.table(SAMPLES)
     question = postings(
         table, SearchSpec(within(HERE), HOMES, None, [place.number], [place.number], ["word7"])
     )
@@ -232,7 +232,7 @@ async def young(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[Postgr
 async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(
     young: PostgresStore, raw: Raw
 ) -> None:
-    place, table = young._directory.cached_partition(NEW), young._table(PAIRS)
+    place, table = young.directory.cached_partition(NEW), young.table(PAIRS)
     assert place is not None
 
     async def plan(sql: str, arguments: Sequence[object]) -> str:
@@ -273,7 +273,7 @@ async def test_whether_anything_stands_in_a_partition_is_looked_up_though_the_se
     """It had counted one partition that every row was in, so that any row would do: 1.7
     s for a look at 500 of them.
     """
-    look = f"SELECT {young._directory._stands(['memory_samples'])} FROM {{s}}.memory_partitions AS p"  # noqa: S608
+    look = f"SELECT {young.directory._stands(['memory_samples'])} FROM {{s}}.memory_partitions AS p"  # noqa: S608
     told = "\n".join([line for (line,) in await raw(f"EXPLAIN {look}")])
     assert "memory_ix_samples_created_at" in told, told
     assert "Seq Scan on memory_samples" not in told, told
@@ -286,7 +286,7 @@ async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_tha
     await store.open((PAIRS,))
     await raw("ALTER TABLE {s}.memory_samples SET (autovacuum_enabled = off)")
     await fill(store, NEW, 5_000)
-    place, table = store._directory.cached_partition(NEW), store._table(PAIRS)
+    place, table = store.directory.cached_partition(NEW), store.table(PAIRS)
     assert place is not None
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 50)]
     found = postings(
@@ -306,7 +306,7 @@ async def test_a_tenants_records_are_found_by_its_partitions_or_its_fields(
     """Unless the server thinks that the tenant has a good part of the table: then it
     goes through the key, in the order of ids.
     """
-    table = young._table(PAIRS)
+    table = young.table(PAIRS)
     either = Or((Eq("type", "a"), Eq("conversation_id", "b")))
     for part, indexes in (
         (None, ("memory_ix_samples_created_at", "memory_pk_samples")),
@@ -326,7 +326,7 @@ async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_la
     await fill_notes(store, 2_000)
     await raw("ANALYZE {s}.memory_notes")
     for query, field in ((LISTED, "place"), (CHANGED, "updated_at"), (LESS_CHANGED, "updated_at")):
-        question = page(store._table(NOTES), query, (), query.limit, store._table(NOTES).columns)
+        question = page(store.table(NOTES), query, (), query.limit, store.table(NOTES).columns)
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert f"Index Scan Backward using memory_ix_notes_order_{field}" in told, told
         assert "Sort" not in told, told
@@ -338,7 +338,7 @@ OLD_ONES = And((Eq("tier", "mid"), Lt("created_at", T0)))
 
 
 async def test_what_is_due_is_found_by_an_index(young: PostgresStore, raw: Raw) -> None:
-    table, tombstones = young._table(PAIRS), frozenset({RowType.TOMBSTONE})
+    table, tombstones = young.table(PAIRS), frozenset({RowType.TOMBSTONE})
     due: dict[str, Query] = {
         "owing": Query(PAIRS, Everywhere(), Eq("owing", True), limit=500),
         "passing": Query(PAIRS, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
@@ -375,8 +375,8 @@ async def test_nothing_is_gone_through_for_what_is_due_where_the_server_has_coun
         roles=frozenset({Role.HOME, Role.ARRIVING}),
     )
     for question in (
-        due_question([store._table(PAIRS)], [True], [T0, T0]),
-        page(store._table(PAIRS), old, (), 500, store._table(PAIRS).columns),
+        due_question([store.table(PAIRS)], [True], [T0, T0]),
+        page(store.table(PAIRS), old, (), 500, store.table(PAIRS).columns),
     ):
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
         assert "Seq Scan" not in told, told
@@ -387,7 +387,7 @@ async def test_nothing_is_gone_through_for_what_is_due_where_the_server_has_coun
 async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(
     young: PostgresStore, raw: Raw
 ) -> None:
-    question = due_question([young._table(PAIRS)], [True], [T0, T0])
+    question = due_question([young.table(PAIRS)], [True], [T0, T0])
     told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
     assert "Seq Scan" not in told, told
     for index in ("owing", "passing", "expires_at", "discard_at"):

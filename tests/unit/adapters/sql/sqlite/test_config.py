@@ -93,7 +93,7 @@ async def test_pragmas_are_as_promised(store: SqliteStore, file: Path) -> None:
             for p in ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "busy_timeout")
         }
 
-    assert await store._driver.write(pragmas) == {
+    assert await store.driver.write(pragmas) == {
         "journal_mode": "wal",
         "synchronous": 2,
         "secure_delete": 1,

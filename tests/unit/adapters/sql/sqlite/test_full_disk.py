@@ -42,13 +42,13 @@ async def test_a_file_at_its_largest_size_fails_by_name_and_leaves_nothing(store
     def limit(session: object, pages: int) -> None:
         session.run(f"PRAGMA max_page_count = {pages}")  # type: ignore[attr-defined]
 
-    await store._driver.write(lambda session: limit(session, session.row("PRAGMA page_count")[0] + 8))
+    await store.driver.write(lambda session: limit(session, session.row("PRAGMA page_count")[0] + 8))
     with pytest.raises(StoreFull):
         await store.apply([put(large(n)) for n in range(1, 20)])
     assert await store.get(SAMPLES, [key_of(n) for n in range(1, 20)]) == [None] * 19
     assert await search_hits(store, "number1") == []
     assert (await fetch_record(store, 0)).body == large(0).body
-    await store._driver.write(lambda session: limit(session, 1_000_000))
+    await store.driver.write(lambda session: limit(session, 1_000_000))
     await apply_all(store, *[put(large(n)) for n in range(1, 20)])
     assert len(await search_hits(store, "number1")) == 1
 

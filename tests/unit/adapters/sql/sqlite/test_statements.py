@@ -82,7 +82,7 @@ async def _plan(store: SqliteStore, query: Query, monkeypatch: pytest.MonkeyPatc
         await store.query(query)
     sql, values = next((s, v) for s, v in seen if f"FROM {query.collection.name}" in s and "ORDER BY" in s)
     return str(
-        await store._driver.read(
+        await store.driver.read(
             lambda session: [step[-1] for step in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)]
         )
     )
@@ -108,7 +108,7 @@ async def _plans(
         await reading()
     return [
         str(
-            await store._driver.read(
+            await store.driver.read(
                 lambda session, sql=sql, values=values: [  # type: ignore[misc]
                     s[-1] for s in session.rows(f"EXPLAIN QUERY PLAN {sql}", values)
                 ]
@@ -360,7 +360,7 @@ async def test_an_index_brings_a_tenants_records_in_the_order_of_a_required_fiel
 
 async def test_the_same_question_with_other_values_is_prepared_once(store: SqliteStore) -> None:
     await apply_all(store, put(record(1, texts={"title": "word"})))
-    prepared = await store._driver.read(lambda session: table_of(session, SAMPLES).prepared)
+    prepared = await store.driver.read(lambda session: table_of(session, SAMPLES).prepared)
     prepared.clear()
     for minute in range(5):
         await store.query(
