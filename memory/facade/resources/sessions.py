@@ -24,7 +24,7 @@ from memory.facade.runtime.request_ids import request_of, session_partition
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.session_options import SessionOptions, draft_of
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.sessions import SessionDraft, info_of, requested_id
+from memory.orchestrator.conversations.sessions import OWNER, SessionDraft, info_of, requested_id
 from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.tiering.promotion import PromotionReport
 
@@ -224,9 +224,11 @@ class Sessions:
             limit: At most 1,000.
             cursor: The cursor of the page before.
         """
-        given = {"subject": user, "agent": agent, "namespace": namespace}
+        given = {"user": user, "agent": agent, "namespace": namespace}
         asked = {
-            name: validation.identifier(name, value) for name, value in given.items() if value is not None
+            OWNER[name]: validation.identifier(name, value)
+            for name, value in given.items()
+            if value is not None
         }
         if status is not None:
             asked["status"] = validation.one_of("status", status, STATUSES)
