@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from memory.domain.corrections import explain_guesses
 from memory.domain.entry import Entry
 from memory.domain.results import ResultMixin
 
@@ -32,8 +33,11 @@ class Relation(ResultMixin):
     written_by: str | None = None
 
 
+@explain_guesses
 class RelationPage(list[Relation]):
     """Relations, newest first. `cursor` continues after the last; None at the end."""
+
+    cursor: str | None
 
     def __init__(self, found: Iterable[Relation] = (), cursor: str | None = None) -> None:
         super().__init__(found)

@@ -82,6 +82,7 @@ from memory.facade.search_options import (
 from memory.facade.session_options import SessionOptions
 from memory.facade.session_options import draft_of as session_draft
 from memory.facade.write_options import EntryPatch, IfExists, WriteMode, WriteOptions, split_options
+from memory.orchestrator.conversations.sessions import OWNER
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.entries.derivation import SHARED, Callback
@@ -1039,10 +1040,10 @@ class Memory(AsyncContext, LoopBound):
             InvalidInput: `mode="semantic"`, and messages have no vectors
                 (`conversations.meaning`). Without vectors, `"hybrid"` is lexical.
         """
-        given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
+        given = {"user": user, "agent": agent, "namespace": namespace}
         asked: list[Condition | None] = [
-            Eq(field, validation.identifier(name, value))
-            for field, (name, value) in given.items()
+            Eq(OWNER[name], validation.identifier(name, value))
+            for name, value in given.items()
             if value is not None
         ]
         asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]

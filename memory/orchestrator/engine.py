@@ -202,7 +202,7 @@ class Engine:
         )
         self.message_search = MessageSearch(placement, conversations.sessions)
         self.session_restorer = SessionRestorer(
-            placement, conversations.sessions.uploads, conversations.passages
+            placement, conversations.sessions.uploads, conversations.passages, conversations.tasks
         )
         self.short_ids = ShortIds(
             placement,

@@ -529,10 +529,11 @@ class MemoryManager(AsyncContext, LoopBound):
         known, or something fails, the messages are returned as given.
         """
         self._check_process()
+        given = validation.sequence("messages", messages)
         if self._injection is None:
-            return list(messages)
+            return list(given)
         with span("inject_memory", self._attributes):
-            return await self._injection.into(messages, self._for_injection)
+            return await self._injection.into(given, self._for_injection)
 
     async def _for_injection(self, query: str, limit: int) -> list[StoreEntry]:
         return await self.search(query, limit=limit)

@@ -291,7 +291,7 @@ class Admin:
         - every live entry, oldest first, retired ones too, each followed by its kept
           versions
         - the relations between these entries
-        - the events of the sessions' logs, and the other records of the sessions
+        - the events of the sessions' logs, with their tasks and runs
         - the documents with their values
         - the scratchpads, if the whole tenant is exported
 

@@ -26,7 +26,7 @@ from memory.facade.runtime.request_ids import request_of, session_partition
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.session_options import SessionOptions, draft_of
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.sessions import SessionDraft, info_of, requested_id
+from memory.orchestrator.conversations.sessions import OWNER, SessionDraft, info_of, requested_id
 from memory.orchestrator.storage.requests import RequestMark
 
 LIST_LIMIT = 50
@@ -225,9 +225,11 @@ class Sessions:
             limit: At most 1,000.
             cursor: The cursor that the previous page returned.
         """
-        given = {"subject": user, "agent": agent, "namespace": namespace}
+        given = {"user": user, "agent": agent, "namespace": namespace}
         asked = {
-            name: validation.identifier(name, value) for name, value in given.items() if value is not None
+            OWNER[name]: validation.identifier(name, value)
+            for name, value in given.items()
+            if value is not None
         }
         if status is not None:
             asked["status"] = validation.one_of("status", status, STATUSES)

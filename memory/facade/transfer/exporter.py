@@ -17,7 +17,7 @@ from memory.facade.transfer.lines import (
     exported_version,
 )
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.collections import MANIFESTS, SESSIONS
 from memory.orchestrator.storage.entry_records import entry_of, own_vector
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.transfer.records import noted_of
@@ -50,10 +50,7 @@ async def lines_of(
             yield exported_relation(relation)
     async for kind, record in engine.transfer.records(tenant, scope):
         named = {record.fields.get(field) for field in KINDS.parents(kind.collection)} - {None}
-        if kind.collection in (
-            MESSAGES,
-            ARTIFACTS,
-        ):  # their session is in the export, unless it expired or was created since
+        if kind.conversational:  # the session is in the export, unless it expired or was created since
             named = {record.scope}
         if named <= there:
             there.add(record.key.id)

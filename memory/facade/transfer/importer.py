@@ -70,7 +70,15 @@ from memory.orchestrator.conversations.blobs.large_texts import Chunk
 from memory.orchestrator.conversations.sessions import OWNER, other_owner
 from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.entries.writing import latest_moment
-from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.collections import (
+    ARTIFACTS,
+    ENTRIES,
+    MANIFESTS,
+    MESSAGES,
+    RUNS,
+    SESSIONS,
+    TASKS,
+)
 from memory.orchestrator.storage.entry_records import texts_of
 from memory.orchestrator.tiering.quotas import QuotaScope
 from memory.orchestrator.transfer.artifact_import import restore_artifact
@@ -673,14 +681,10 @@ class Import:
                 events.append(self._sign_record(self._ids.row(item)))
             elif isinstance(item, RecordLine):
                 row = self._sign_record(self._ids.row(item))
-                if row.kind.collection is SESSIONS:
-                    restored = await self._engine.session_restorer.restore_session(row.record)
-                else:
-                    restored = await self._engine.transfer.restore(
-                        self._tenant, row.kind, row.record, as_it_was=self._same_ids
-                    )
-                self._report.sessions += self._was_written(item, restored) and row.kind.conversational
-                self._report.other_records += restored.fate is Fate.WRITTEN and not row.kind.conversational
+                restored = await self._restore_record(row)
+                is_session = row.kind.collection is SESSIONS
+                self._report.sessions += self._was_written(item, restored) and is_session
+                self._report.other_records += restored.fate is Fate.WRITTEN and not is_session
                 if restored.fate is Fate.REFUSED:
                     self._ids.refuse(item.kind.collection, item.name)
         carrying = self._engine.session_restorer
@@ -689,12 +693,29 @@ class Import:
         ):
             self._report.events += self._was_written(row, restored)
 
-    def _sign_record(self, row: RecordLine) -> RecordLine:
-        """Return a session or an event with the origin of the importer.
+    async def _restore_record(self, row: RecordLine) -> RestoreResult:
+        """Restore a session, a task, a run, or a record in a scope of callers."""
+        sessions = self._engine.session_restorer
+        if row.kind.collection is SESSIONS:
+            return await sessions.restore_session(row.record)
+        if row.kind.conversational:
+            return await sessions.restore_named(row.kind, row.record, claims=not self._access.hides)
+        transfer = self._engine.transfer
+        return await transfer.restore(self._tenant, row.kind, row.record, as_it_was=self._same_ids)
 
-        It is added to the metadata of the system message or of the event's message.
+    def _sign_record(self, row: RecordLine) -> RecordLine:
+        """Return a record of a session with the origin of the importer.
+
+        It is added to the metadata of the system message, of the event's message, or of
+        the task or run.
         """
-        record, held = row.record, "system" if row.kind.collection is SESSIONS else "message"
+        record = row.record
+        if row.kind.collection in (TASKS, RUNS):
+            given: Any = record.body.get("metadata")
+            signed = self._access.sign_imported_metadata(given)
+            body = {**record.body, "metadata": signed} if signed else record.body
+            return replace(row, record=replace(record, body=body))
+        held = "system" if row.kind.collection is SESSIONS else "message"
         said: Any = record.body.get(held)
         if self._access.writer is None or said is None:
             return row

@@ -81,7 +81,15 @@ from memory.orchestrator.documents.documents import PutRequest
 from memory.orchestrator.entries.relations import SAID_OF_LINKS
 from memory.orchestrator.entries.scratchpads import CAP
 from memory.orchestrator.entries.writing import check_not_later
-from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.collections import (
+    ARTIFACTS,
+    ENTRIES,
+    MANIFESTS,
+    MESSAGES,
+    RUNS,
+    SESSIONS,
+    TASKS,
+)
 from memory.orchestrator.storage.entry_records import WRITTEN_AS, entry_of, own_vector
 from memory.orchestrator.storage.kinds import KINDS, Kind
 from memory.orchestrator.storage.session_keys import scope_of
@@ -117,7 +125,7 @@ DOCUMENT_FORMAT = "memory-document/1"
 RECORD_FORMAT = "memory-record/2"
 """The format of an exported record of any other kind."""
 
-OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
+OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS, TASKS, RUNS})
 """Kinds that need their session, and are referred to by it alone."""
 
 _READ = {

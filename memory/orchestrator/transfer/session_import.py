@@ -1,4 +1,4 @@
-"""Import of sessions: each one's record, then its log, event by event.
+"""Import of sessions: each one's record, its log event by event, its tasks and runs.
 
 History, window and counts are restored exactly. The chunks of a message's large texts
 come before the message, and are stored again.
@@ -16,8 +16,9 @@ from typing import Any
 
 from memory.domain import ids, validation
 from memory.domain.entry import check_title
-from memory.domain.errors import InvalidInput, QuotaExceeded, StoreUnavailable
+from memory.domain.errors import Conflict, InvalidInput, QuotaExceeded, StoreUnavailable
 from memory.domain.session import STATUSES
+from memory.domain.task import RUN_MODES, RUN_STATUSES, TASK_STATUSES
 from memory.orchestrator.conversations.blobs.large_texts import (
     Chunk,
     chunks_of,
@@ -40,23 +41,28 @@ from memory.orchestrator.conversations.log.forks import carried_elsewhere, check
 from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.session_state import MAX_STATE_BYTES
 from memory.orchestrator.conversations.sessions import MADE_FROM, life_of, system_of
-from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, SESSIONS
+from memory.orchestrator.conversations.tasks.named_records import NamedRecords
+from memory.orchestrator.conversations.tasks.tasks import Tasks
+from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, RUNS, SESSIONS, TASKS
 from memory.orchestrator.storage.kinds import Kind
 from memory.orchestrator.storage.placement import Placement, rejection_error
+from memory.orchestrator.storage.requests import MADE_BY
 from memory.orchestrator.storage.session_keys import scope_of, session_key
 from memory.orchestrator.transfer.records import DELETED, TAKEN, THERE, WRITTEN, Fate, RestoreResult
 from memory.ports.record import JsonValue, Key, Record, Stored, Tombstone
 from memory.ports.writes import Absent, Outcome, Put, Status
 
+NAMED = {TASKS: "task_id", RUNS: "run_id"}
+"""The records that a session keeps beside its log, and the field with their name."""
+
 
 def check_carried(kind: Kind, record: Record) -> None:
     """Raise `InvalidInput` if an exported record does not fit a session or a log."""
     fields: Mapping[str, Any] = record.fields
-    for name in fields:
-        if kind.collection.field(name) is None:
-            raise InvalidInput(
-                "fields", f"{name!r} is not a field of a record of kind '{kind.collection.name}'"
-            )
+    _check_fields(kind, record)
+    if kind.collection in NAMED:
+        _check_named(kind, record)
+        return
     named = "session_id" if kind.collection is SESSIONS else "conversation_id"
     if record.scope != scope_of(validation.identifier(named, fields[named])):
         raise InvalidInput("scope", f"got {record.scope!r}, which is not the scope of its session")
@@ -93,6 +99,41 @@ def check_carried(kind: Kind, record: Record) -> None:
     system_of(record)
 
 
+def _check_fields(kind: Kind, record: Record) -> None:
+    """Raise `InvalidInput` if a record has a field that its collection lacks."""
+    for name in record.fields:
+        if kind.collection.field(name) is None:
+            raise InvalidInput(
+                "fields", f"{name!r} is not a field of a record of kind '{kind.collection.name}'"
+            )
+
+
+def _check_named(kind: Kind, record: Record) -> None:
+    """Raise `InvalidInput` if an exported task or run is not as a caller saves one."""
+    fields, body = dict[str, Any](record.fields), dict[str, Any](record.body)
+    validation.identifier("session_id", session_id := _session_of(record))
+    if record.scope != scope_of(session_id):
+        raise InvalidInput("scope", f"got {record.scope!r}, which is not the scope of a session")
+    validation.identifier(NAMED[kind.collection], fields[NAMED[kind.collection]])
+    validation.json_object("metadata", body.get("metadata", {}))
+    if kind.collection is TASKS:
+        validation.one_of("status", fields["status"], TASK_STATUSES)
+        for field, value in (("title", body.get("title", "")), ("result", body.get("result", ""))):
+            validation.text(field, value)
+        if fields.get("parent_id") is not None:
+            validation.identifier("parent_id", fields["parent_id"])
+        return
+    validation.one_of("status", fields["status"], RUN_STATUSES)
+    validation.one_of("mode", fields["mode"], RUN_MODES)
+    validation.identifier("child_id", fields["child_id"])
+    validation.whole("message_count", fields["message_count"])
+
+
+def _session_of(record: Record) -> str:
+    """Return the id of the session to which a task or a run belongs."""
+    return record.scope.partition(":")[2]
+
+
 def incarnation_here(tenant: str, scope: str, was: str) -> str:
     """Return the incarnation that a session gets in the tenant of the import."""
     if not ids.is_id(was) or ids.digest_of(was) == ids.partition_digest(tenant, scope):
@@ -117,6 +158,8 @@ class SessionMapping:
 
         An event that fits no place of its session keeps its key, and is refused later.
         """
+        if (name := _name_of(record)) is not None:
+            return replace(record, key=NamedRecords.key(self._tenant, record.scope, name))
         was = self._was.get(record.scope, "")
         now = incarnation_here(self._tenant, record.scope, was)
         if "session_id" in record.fields:
@@ -150,10 +193,11 @@ class SessionMapping:
 class SessionRestorer:
     """Restores sessions and their events."""
 
-    def __init__(self, placement: Placement, uploads: Uploads, passages: Passages) -> None:
+    def __init__(self, placement: Placement, uploads: Uploads, passages: Passages, tasks: Tasks) -> None:
         self._placement = placement
         self._uploads = uploads
         self._passages = passages
+        self._tasks = tasks
 
     async def restore_session(self, record: Record) -> RestoreResult:
         """Store a session's own record if there is none.
@@ -173,6 +217,36 @@ class SessionRestorer:
                 THERE if same else RestoreResult(Fate.REFUSED, "id: another session already has this id here")
             )
         return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
+
+    async def restore_named(self, kind: Kind, record: Record, *, claims: bool = True) -> RestoreResult:
+        """Store a task or a run of a session, if the session has none of this name.
+
+        One that was deleted here since an earlier import stays deleted. Without
+        `claims`, other sessions may have a task of this id too.
+        """
+        archive, collection = self._placement.topology.archive, kind.collection
+        owner = session_key(record.key.tenant, _session_of(record))
+        session = await self._placement.read_one("session.read", archive, SESSIONS, owner)
+        if not isinstance(session, Record):
+            return DELETED
+        there = await self._placement.read_one(f"{collection.name}.read", archive, collection, record.key)
+        if there is not None:
+            return _named_fate(record, there)
+        if claims and collection is TASKS:
+            try:
+                await self._tasks.claim(life_of(session), str(record.fields["task_id"]), record.key)
+            except Conflict as taken:
+                return RestoreResult(Fate.REFUSED, f"id: {taken}")
+        body = {name: value for name, value in record.body.items() if name != MADE_BY}
+        fresh = _new_record(replace(record, body=body), session.generation)
+        outcome = await self._placement.write_one(
+            f"{collection.name}.save", archive, Put(collection, fresh, Absent())
+        )
+        if outcome.applied:
+            return WRITTEN
+        if (error := rejection_error(archive, outcome)) is not None:
+            return RestoreResult(Fate.REFUSED, str(error))
+        return DELETED if outcome.status is Status.REJECTED else _named_fate(record, outcome.stored)
 
     async def restore_events(
         self, records: Sequence[Record], chunks: MutableMapping[tuple[str, Chunk], str]
@@ -281,6 +355,21 @@ def _existing_fate(record: Record, there: Stored | None) -> RestoreResult:
     """Return the result for an event whose place is in use."""
     if isinstance(there, Record):
         return THERE if there.body.get("nonce") == record.body["nonce"] else TAKEN
+    return DELETED if isinstance(there, Tombstone) else TAKEN
+
+
+def _name_of(record: Record) -> str | None:
+    """Return the name of a task or a run in its session; None for other records."""
+    return next((str(record.fields[name]) for name in NAMED.values() if name in record.fields), None)
+
+
+def _named_fate(record: Record, there: Stored | None) -> RestoreResult:
+    """Return the result for a task or a run whose name is in use in its session.
+
+    It counts as there if it was created at the same moment, even if it changed since.
+    """
+    if isinstance(there, Record):
+        return THERE if there.created_at == record.created_at else TAKEN
     return DELETED if isinstance(there, Tombstone) else TAKEN
 
 

@@ -30,6 +30,7 @@ from memory import (
 )
 from memory.domain import corrections, guesses
 from memory.domain.message import CHANGEABLE, Role
+from memory.domain.relation import Relation, RelationPage
 from memory.domain.search_results import EntryPage, SearchResult
 from memory.domain.session import (
     Compaction,
@@ -165,6 +166,8 @@ ATTRIBUTES: list[tuple[str, str, str]] = [
     ("hit", "similarity", "hit.relevance"),
     ("message", "timestamp", "message.at"),
     ("item", "content", "item.message.text"),
+    ("links", "relations", "links[0]"),
+    ("links", "next_cursor", "links.cursor"),
 ]
 
 
@@ -295,6 +298,7 @@ async def objects(memory: Any) -> dict[str, Any]:
         "context": context,
         "message": context.messages[0],
         "item": (await done(session.history())).items[0],
+        "links": await done(memory.relations.find()),
     }
 
 
@@ -340,6 +344,21 @@ def test_a_guessed_export_is_answered_with_the_right_one(wrong: str, right: str)
 
 def test_every_class_that_users_hold_explains_guesses() -> None:
     assert set(TWINS.values()) <= set(corrections._CLASSES.values())
+    unnamed = {kind.__name__ for kind in TWINS.values()} - set(guesses.PLACES)
+    assert not unnamed, "errors name these classes in place of the objects that users hold"
+
+
+async def test_an_owner_that_is_no_id_is_refused_by_the_name_of_its_argument(memory: Memory) -> None:
+    for owner in ("user", "agent", "namespace"):
+        asked: dict[str, Any] = {owner: ""}
+        calls = (
+            lambda asked=asked: memory.sessions.list(**asked),
+            lambda asked=asked: memory.sessions.create("s1", **asked),
+            lambda asked=asked: memory.search_messages("tea", **asked),
+        )
+        for call in calls:
+            with pytest.raises(InvalidInput, match=f"^{owner}: must not be empty"):
+                await done(call())
 
 
 async def test_a_subscript_is_answered_with_the_attribute(memory: Memory) -> None:
@@ -489,6 +508,7 @@ RESULTS = {
     "page": HistoryPage,
     "hits": SearchResult,
     "entries": EntryPage,
+    "links": RelationPage,
     "info": SessionInfo,
     "compaction": Compaction,
     "run": Run,
@@ -519,7 +539,7 @@ def resolved(node: ast.expr) -> Any:
             else {"memory": Memory}.get(node.id) or getattr(library, node.id)
         )
     if isinstance(node, ast.Subscript):
-        return {SearchResult: FoundEntry, EntryPage: Entry}[resolved(node.value)]
+        return {SearchResult: FoundEntry, EntryPage: Entry, RelationPage: Relation}[resolved(node.value)]
     if isinstance(node, ast.Call):
         made = get_type_hints(resolved(node.func)).get("return")
         assert made is not None

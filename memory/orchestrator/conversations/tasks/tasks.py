@@ -90,7 +90,7 @@ class Tasks:
         """
 
         async def claim_id(key: Key) -> None:
-            await self._claim(log.life, draft.id, key)
+            await self.claim(log.life, draft.id, key)
 
         fields: dict[str, FieldValue] = {
             "task_id": draft.id,
@@ -192,10 +192,11 @@ class Tasks:
     async def _claim_at(self, key: Key) -> Stored | None:
         return await self._placement.read_one("claims.read", self._placement.topology.archive, CLAIMS, key)
 
-    async def _claim(self, life: SessionIncarnation, task_id: str, task_key: Key) -> None:
-        """Claim a task's id for the session.
+    async def claim(self, life: SessionIncarnation, task_id: str, task_key: Key) -> None:
+        """Claim a task's id for the session, before the task is put under its key.
 
-        Raises `Conflict` if another session has it.
+        Raises:
+            Conflict: another session has the id.
         """
         store, patience, stands = self._placement.topology.archive, RetryDeadline(self._placement, task_id), 0
         key, now = _claim_key(life.tenant, task_id), self._placement.now()

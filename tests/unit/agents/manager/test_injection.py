@@ -289,6 +289,14 @@ async def test_a_message_that_says_nothing_yet_has_the_block_alone() -> None:
     assert await injected([]) == []
 
 
+@pytest.mark.parametrize("wrong", ["hello", None, user("x"), 3])
+async def test_what_is_no_list_of_messages_is_refused(wrong: Any) -> None:
+    for injection in (True, False):
+        joined = MemoryManager([named(Searched("tea"))], injection=injection)
+        with pytest.raises(InvalidInput, match=r"^messages: must be a list"):
+            await joined.inject(wrong)
+
+
 async def test_messages_that_nobody_understands_are_passed_on(caplog: pytest.LogCaptureFixture) -> None:
     odd = [user("x"), 3]
     assert await manager()[0].inject(odd) == odd
