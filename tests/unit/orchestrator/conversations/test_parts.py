@@ -530,9 +530,12 @@ async def _forks(world: World, session: Conversation) -> None:
 
 async def _is_refused_a_fork(world: World, session: Conversation) -> None:
     draft, messages = await session.as_of(None)
+    source = draft.forked_from
+    assert source is not None
+    longer = replace(source, said_by=(*source.said_by, source.said_by[-1]))
     with suppress(QuotaExceeded):
         await world.engine.conversations.fork(
-            TENANT, replace(draft, id="s2"), [*messages, user(text("z", 900))]
+            TENANT, replace(draft, id="s2", forked_from=longer), [*messages, user(text("z", 900))]
         )
 
 
