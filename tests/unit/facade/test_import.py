@@ -105,7 +105,9 @@ async def new(tmp_path: Path, config: Callable[[Path], dict[str, Any]]) -> Async
 
         async def make(name: str, **more: Any) -> Memory:
             (tmp_path / name).mkdir(exist_ok=True)
-            memory = Memory(config(tmp_path / name), embedder=embed, clock=clock, **more)
+            tiers = config(tmp_path / name)  # a slow test would meet a sweep, which moves entries
+            settings = {**tiers, "durations": {"sweep_every": "0s"}}
+            memory = Memory(settings, embedder=embed, clock=clock, **more)
             return await stack.enter_async_context(memory)
 
         yield make
