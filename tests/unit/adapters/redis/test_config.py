@@ -9,10 +9,13 @@ import sys
 from typing import Any
 
 import pytest
+from redis import exceptions
 
 from memory.adapters.redis import adapter
 from memory.adapters.redis.config import RedisConfig, parse
+from memory.adapters.redis.errors import translate
 from memory.domain.errors import ConfigError
+from memory.ports.base import LoginRefused
 from memory.ports.contract.cells import cells
 
 READ: dict[str, dict[str, Any]] = {
@@ -100,3 +103,16 @@ def test_importing_the_adapter_loads_no_driver() -> None:
     program = "import sys, memory.adapters.redis as m; m.adapter.claims; print('redis' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.AuthenticationError("invalid username-password pair or user is disabled."),
+        exceptions.AuthenticationError("Authentication required."),
+    ],
+)
+def test_a_refused_login_is_a_wrong_configuration_when_it_is_opened(error: Exception) -> None:
+    ours = translate("cache", error)
+    assert isinstance(ours, LoginRefused)
+    assert "store 'cache': refuses the user or the password" in str(ours)
