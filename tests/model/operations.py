@@ -356,20 +356,21 @@ async def transfer_all(run: Run, op: Operation) -> None:
     lines = (await run.ask(op, "admin.export", reading=True)).given()
     there = {entry.id for entry in entries}
     between = [link for link in links if {link.source_id, link.target_id} <= there]
-    pads = run.pads.of(op.tenant)
+    others = len(run.pads.of(op.tenant)) + sum(len(talk.tasks) + len(talk.runs) for talk in talks)
     documents = len(list(run.model.shelf.of(op.tenant, run.clock.now)))
     for first in (True, False):
         report = (await run.ask(op, "admin.import_", lines, tenant=elsewhere)).given()
         counted = (report.imported, report.already_there, report.relations, len(report.problems))
         wanted = (len(entries), 0, len(between), 0) if first else (0, len(entries), 0, 0)
-        beside = (len(talks), len(pads), documents) if first else (0, 0, 0)
+        beside = (len(talks), others, documents) if first else (0, 0, 0)
         if (
             counted != wanted
             or (report.sessions, report.other_records, report.documents) != beside
             or (report.events and not first)
         ):
             raise Wrong(
-                "an import counts otherwise", f"{report}, not {wanted} and {beside} sessions, pads, documents"
+                "an import counts otherwise",
+                f"{report}, not {wanted} and {beside} sessions, others, documents",
             )
     there_now = (
         await run.ask(op, "entries.iterate", include_retired=True, tenant=elsewhere, reading=True)

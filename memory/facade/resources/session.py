@@ -880,7 +880,8 @@ class Session:
             request_id: As in `compact`.
 
         Returns:
-            The compaction, or None if there was none.
+            The compaction; None if no summary was made. With `CompactionSettings`,
+            messages may have left the window all the same.
 
         Raises:
             CompactionError: The summary says nothing or asks for a tool, or `summarise`

@@ -710,4 +710,8 @@ async def imported(run: Run, talks: Sequence[Talk], tenant: str, *, worker: int 
         context = (await run.ask(None, "session.context", of, **asked)).given()
         texts = [text for _, text in _system(talk) + _told(completed(arranged(talk.window)).order)]
         _same("an imported window", talk, [message.content for message in context.messages], texts)
+        for one in (await run.ask(None, "session.tasks.list", of, **asked)).given().tasks:
+            task(one, one.id, talk)
+        for one in (await run.ask(None, "session.runs.list", of, **asked)).given().runs:
+            run_of(one, one.id, talk)
         (await run.ask(None, "sessions.delete", talk.id, **asked)).equals(True)

@@ -16,6 +16,7 @@ import pytest
 import memory as library
 from memory import (
     BlockingMemory,
+    BufferProvider,
     Entry,
     EntryDraft,
     FoundEntry,
@@ -470,6 +471,24 @@ def test_right_calls_keep_their_signature_their_kind_and_their_own_errors() -> N
             failing()
     with pytest.raises(TypeError, match=r"^mine$"):
         Thing().fails_later().send(None)
+
+
+def test_a_forgotten_await_is_reported_with_the_name_of_the_call() -> None:
+    memory = Memory("memory://")
+    session, provider = memory.session("s1"), BufferProvider(memory)
+    calls: dict[str, Any] = {
+        "Memory.search": memory.search("tea", scope=ADA),
+        "Entries.history": memory.entries.history("e1"),
+        "Session.append": session.append(HELLO),
+        "Session.context": session.context(),
+        "Session.window": session.window(),
+        "Session.replace": session.replace([]),
+        "Session.pop": session.pop(),
+        "SessionProvider.read": provider.read(),
+    }
+    for name, call in calls.items():
+        assert (call.__name__, call.__qualname__) == (name.partition(".")[2], name)
+        call.close()
 
 
 def test_right_calls_are_not_checked_twice(monkeypatch: pytest.MonkeyPatch, blocking: BlockingMemory) -> None:

@@ -273,7 +273,10 @@ def lends_reads(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
 
     @functools.wraps(call)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return with_reads(reads_of_caller(), call, *args, **kwargs)
+        made: Any = with_reads(reads_of_caller(), call, *args, **kwargs)
+        made.__name__, made.__qualname__ = call.__name__, call.__qualname__  # for "was never awaited"
+        lent: Coroutine[Any, Any, T] = made
+        return lent
 
     return wrapper
 
