@@ -43,7 +43,7 @@ SCALARS: list[Any] = [
         "\U0001f600",
     ]
 ]
-FILTERS = drawn(2_000, quick=60)
+FILTERS = drawn(500, quick=60, proof=2_000)
 
 
 class Draw:

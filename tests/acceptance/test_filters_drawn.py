@@ -22,7 +22,7 @@ from tests.support.backends import marks_of, run_here
 from tests.support.depth import FIRST_SEED, THOROUGH, drawn
 from tests.support.placings import ORDINARY, Placing, forget
 
-FILTERS = drawn(10_000, quick=60)
+FILTERS = drawn(2_000, quick=60, proof=10_000)
 """On the first topology of each backend. Topologies of several have a tenth of them."""
 AT_ONCE = 10
 """Filters that are asked at the same time."""
@@ -364,7 +364,7 @@ async def in_pages(memory: Memory, wanted: Any, limit: int, **more: Any) -> list
 def _number_of_filters(placing: Placing) -> int:
     first = next(one for one in ORDINARY if one.backends == placing.backends)
     is_full = len(placing.backends) == 1 and placing is first
-    return FILTERS if is_full else min(FILTERS, drawn(1_000, quick=60))
+    return FILTERS if is_full else min(FILTERS, drawn(300, quick=60, proof=1_000))
 
 
 async def test_drawn_filters_mean_what_plain_python_says(
