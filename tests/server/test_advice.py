@@ -29,7 +29,7 @@ NOT_OVER_HTTP = (
     "as out",
     "call export_messages",
     "must be a timedelta, not",
-    "needs the time that each read begins anew",  # the server refuses it before
+    "needs a length of time that reads restart",  # the server refuses it before
     "not a length of time",
     "has the function",
     "Name a key, such as",

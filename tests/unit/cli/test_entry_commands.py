@@ -185,7 +185,7 @@ def test_an_entry_has_data_and_may_stay_out_of_searches(memory: CommandLine) -> 
     assert '{"price": 3}' in memory.ok("show", made["id"])
     assert memory.json("update", made["id"], "--data", "[1, 2]")["data"] == [1, 2]
     assert memory.json("write", "", "-s", "user:ada", "--data", "[1]")["data"] == [1]
-    for wrong, problem in (("{", "is not JSON such as"), ("3", "must be a dict, a list")):
+    for wrong, problem in (("{", "is not JSON such as"), ("3", "must be an object or a list")):
         refused = memory.json(*plan, wrong, code=2)
         assert refused["error"]["message"].startswith(f"data: {problem}")
 

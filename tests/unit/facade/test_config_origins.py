@@ -175,7 +175,7 @@ def test_a_wrong_variable_is_refused_by_its_name(tmp_path: Path) -> None:
         load(environ={"MEMORY__TIRES__LONG": "x"}, folder=tmp_path)
     with pytest.raises(ConfigError, match="MEMORY__TIERS__: an empty name"):
         load(environ={"MEMORY__TIERS__": "x"}, folder=tmp_path)
-    with pytest.raises(ConfigError, match="already given a value"):
+    with pytest.raises(ConfigError, match="already set by another variable"):
         load(environ={"MEMORY__TIERS": "x", "MEMORY__TIERS__LONG": "y"}, folder=tmp_path)
 
 

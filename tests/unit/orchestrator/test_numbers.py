@@ -516,7 +516,7 @@ MUTATIONS = {
         "put.record",
     ),
     "what was numbered late stays": Mutation(
-        orphans, "OrphanCollector._drop", "if not parents <= there:", "if not parents:"
+        orphans, "OrphanCollector._drop", "if not named[head.key] <= there:", "if not named[head.key]:"
     ),
 }
 

@@ -1,6 +1,7 @@
 """The tasks and runs of a session, under names that the caller gives."""
 
 __all__ = [
+    "named_records",
     "runs",
     "tasks",
 ]

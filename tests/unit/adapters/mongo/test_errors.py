@@ -17,6 +17,7 @@ from memory.domain.errors import (
     StoreTimeout,
     StoreUnavailable,
 )
+from memory.ports.base import LoginRefused
 from memory.ports.contract.cells import cells
 
 QUOTED = "dup key: { body: 'what a record said' }"
@@ -36,7 +37,7 @@ CASES: list[tuple[BaseException, type[Exception], bool]] = [
     (driver.AutoReconnect(QUOTED), StoreUnavailable, True),
     (driver.NotPrimaryError(QUOTED), StoreUnavailable, True),
     (driver.DocumentTooLarge(QUOTED), InvalidInput, False),
-    (driver.OperationFailure(QUOTED, 18), ConfigError, False),
+    (driver.OperationFailure(QUOTED, 18), LoginRefused, False),
     (driver.OperationFailure(QUOTED, 13), ConfigError, False),
     (driver.OperationFailure(QUOTED, 14031), StoreFull, False),
     (driver.OperationFailure(QUOTED, 10107), StoreUnavailable, True),
