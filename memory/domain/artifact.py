@@ -8,7 +8,7 @@ from datetime import datetime
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
-from memory.domain.results import ResultMixin
+from memory.domain.results import Page, ResultMixin
 
 MAX_PATH_BYTES = 1_024
 MAX_MEDIA_TYPE_CHARS = 255
@@ -39,7 +39,7 @@ class Artifact(ResultMixin):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ArtifactPage(ResultMixin):
+class ArtifactPage(Page[Artifact]):
     """A page of a session's artifacts, oldest first.
 
     `cursor` gets the next page; None on the last one.

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
-from memory.domain.results import ResultMixin
+from memory.domain.results import Page, ResultMixin
 from memory.domain.scope import Scope
 from memory.domain.versions import ExpectedVersion, check_expected
 
@@ -68,7 +68,7 @@ class Document(DocumentInfo):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DocumentPage(ResultMixin):
+class DocumentPage(Page[DocumentInfo]):
     """A page of documents in the order of their keys.
 
     Pass `cursor` to `list` for the next page. It is None on the last page.

@@ -6,6 +6,9 @@ same everywhere. The code of an error for programs is its class's `code`.
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from memory.domain.errors import (
@@ -45,6 +48,10 @@ BUG = 70
 
 BAD_REQUEST, FORBIDDEN, NOT_FOUND, CONFLICTING, UNPROCESSABLE = 400, 403, 404, 409, 422
 BROKEN, NOT_IMPLEMENTED, BAD_GATEWAY, AWAY, NO_ROOM = 500, 501, 502, 503, 507
+
+
+log = logging.getLogger(__name__)
+_OF_STORE = re.compile(r"(store '[^']*'): ")
 
 
 class ErrorRule(NamedTuple):
@@ -96,3 +103,24 @@ def code_of(error: BaseException) -> str:
     if isinstance(error, MemoryTiersError):
         return error.code
     return "file" if isinstance(error, OSError) else "internal"
+
+
+def notes_without_details(notes: Iterable[str]) -> list[str]:
+    """Return the notes of an incomplete answer for callers who do not run the stores.
+
+    What a store said may name its host, its folder or a process. It goes to the log.
+    """
+    return list(dict.fromkeys(map(_without_details, notes)))
+
+
+def text_without_details(error: MemoryTiersError) -> str:
+    """Return the text of an error for callers who do not run the stores."""
+    return _without_details(str(error)) if isinstance(error, StoreError) else str(error)
+
+
+def _without_details(text: str) -> str:
+    found = _OF_STORE.match(text)
+    if found is None:
+        return text
+    log.warning("a caller was told only that a store failed: %s", text)
+    return f"{found[1]} failed; the log has the reason"

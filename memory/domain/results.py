@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from pydantic import BaseModel
 
@@ -36,6 +36,37 @@ class ResultMixin:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON: times in ISO 8601, durations in seconds."""
         return {field.name: as_json(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
+
+
+class Page(ResultMixin, Generic[T]):
+    """A page of a listing: a result whose first field is the list of its items.
+
+    Iterate over it, take its length, or take an item by its position.
+    """
+
+    __slots__ = ()
+
+    @property
+    def _items(self) -> list[T]:
+        return list(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        """Return the item at a position, or a list for a slice."""
+        if isinstance(index, str):
+            raise TypeError(subscript_problem(type(self), index))
+        return self._items[index]
 
 
 @explain_guesses

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory.domain.results import ResultMixin
+from memory.domain.results import Page, ResultMixin
 from memory.domain.scope import Scope
 
 
@@ -30,7 +30,7 @@ class ScopeInfo(ResultMixin):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ScopePage(ResultMixin):
+class ScopePage(Page[ScopeInfo]):
     """A page of scopes in the order of their texts.
 
     `cursor` is None on the last page.

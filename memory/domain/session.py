@@ -13,7 +13,7 @@ from typing import Any
 
 from memory.domain.corrections import explain_subscripts
 from memory.domain.message import Message
-from memory.domain.results import Answer, ResultMixin
+from memory.domain.results import Answer, Page, ResultMixin
 from memory.domain.shapes import ExportedMessages, export_messages
 from memory.domain.versions import ABSENT, ExpectedVersion
 
@@ -62,7 +62,7 @@ class SessionInfo(ResultMixin):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SessionPage(ResultMixin):
+class SessionPage(Page[SessionInfo]):
     """A page of sessions in order. `cursor` gets the next page, if any."""
 
     sessions: list[SessionInfo]
@@ -291,7 +291,7 @@ class FoundMessages(Answer[FoundMessage]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HistoryPage(ResultMixin):
+class HistoryPage(Page[HistoryItem]):
     """A page of a history in order. `cursor` gets the next page, if any."""
 
     items: list[HistoryItem]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memory.domain.results import ResultMixin
+from memory.domain.results import Page, ResultMixin
 
 TASK_STATUSES = ("pending", "in_progress", "completed", "failed", "cancelled")
 RUN_STATUSES = ("queued", "running", "cancelling", "cancelled", "completed", "failed")
@@ -33,7 +33,7 @@ class Task(ResultMixin):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TaskPage(ResultMixin):
+class TaskPage(Page[Task]):
     """A page of tasks in order. `cursor` gets the next page; None on the last one."""
 
     tasks: list[Task]
@@ -59,7 +59,7 @@ class Run(ResultMixin):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RunPage(ResultMixin):
+class RunPage(Page[Run]):
     """A page of runs in order. `cursor` gets the next page; None on the last one."""
 
     runs: list[Run]

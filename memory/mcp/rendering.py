@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry
+from memory.domain.error_table import notes_without_details
 from memory.domain.escape import escape_text, excerpt_line, one_line
 from memory.domain.message import Message
 
@@ -205,4 +206,4 @@ def _drop_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def degraded_notes(degraded: Iterable[str]) -> list[str]:
     """Return the notes of an answer that lacks something."""
-    return [f"incomplete: {one}" for one in degraded]
+    return [f"incomplete: {one}" for one in notes_without_details(degraded)]

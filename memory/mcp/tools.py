@@ -15,7 +15,7 @@ from mcp_types import Tool as ToolListing
 from pydantic import BaseModel
 
 from memory.domain.corrections import did_you_mean
-from memory.domain.error_table import code_of, rule_of
+from memory.domain.error_table import code_of, rule_of, text_without_details
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.escape import one_line
 from memory.domain.model_errors import in_json_words
@@ -152,7 +152,7 @@ def error_text(error: Exception, advice: str | None = None) -> str:
     if isinstance(error, MemoryTiersError):
         if advice is None:
             advice = ADVICE.get(error.code, _AGAIN if rule_of(error).retryable else "")
-        text = cut_text(one_line(str(error)), ERROR_TOKENS).rstrip(".")
+        text = cut_text(one_line(text_without_details(error)), ERROR_TOKENS).rstrip(".")
         return f"{error.code}: {text}. {advice}".rstrip(". ") + "."
     reference = uuid4().hex
     log.error("a call failed: reference %s", reference, exc_info=error)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Json, create_model
 
 from memory.domain import validation
 from memory.domain.delegation import DelegatedEntry, Delegation
+from memory.domain.error_table import notes_without_details
 from memory.domain.filters import Filter
 from memory.domain.results import as_json
 from memory.domain.scope import Scope, ScopeKind, Subtree
@@ -176,4 +177,7 @@ def shown_result(result: Any, name: str | None) -> Any:
     if isinstance(result, SessionState):
         version = result.version if isinstance(result.version, str) else None
         return {"state": dict(result), "version": version}
-    return as_json(result) if name is None else {name: as_json(result)}
+    shown = as_json(result) if name is None else {name: as_json(result)}
+    if name is None and hasattr(result, "degraded"):
+        shown["degraded"] = notes_without_details(result.degraded)
+    return shown

@@ -23,6 +23,7 @@ from memory.domain.document import (
     DocumentPut,
     IfDocumentExists,
 )
+from memory.domain.error_table import notes_without_details
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.results import as_json
 from memory.domain.versions import ABSENT
@@ -113,7 +114,7 @@ def _show_page(caller: Caller, page: DocumentPage, asked: Values) -> Values:
         "documents": [_show(one) for one in page.documents],
         "cursor": page.cursor,
         "damaged": page.damaged,
-        "degraded": list(page.degraded),
+        "degraded": notes_without_details(page.degraded),
     }
 
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from memory.domain.error_table import notes_without_details
 from memory.domain.results import as_json
 from memory.domain.scope import Scope, Subtree
 from memory.server.bodies import PARTS_TEXT, SearchQuestion
@@ -165,7 +166,7 @@ async def _list(request: Request, caller: Caller, given: ListQuery) -> Response:
     shown: dict[str, Any] = {
         "entries": [entry_json(one, numbers) for one in page],
         "cursor": after,
-        "degraded": list(page.degraded),
+        "degraded": notes_without_details(page.degraded),
     }
     if page.withheld:
         shown["withheld"] = page.withheld
@@ -205,7 +206,7 @@ async def _search(
     if expand is not None or rerank is not None:
         request.app.state.advice.spend(caller.limits_key)
     within, notes = (list(scopes), ()) if scopes else await _all_scopes(caller)
-    shown: dict[str, Any] = {"entries": [], "cursor": None, "degraded": list(notes)}
+    shown: dict[str, Any] = {"entries": [], "cursor": None, "degraded": notes_without_details(notes)}
     reranks: bool | Literal["two-stage"] = "two-stage" if rerank and stages == 2 else rerank is not None
     with named_here(**(OF_LIBRARY if request.method == "GET" else {})):
         found = await caller.memory.search(
@@ -215,7 +216,7 @@ async def _search(
     shown["entries"] = [hit_json(hit, explain=bool(asked.get("explain"))) for hit in found]
     if numbers is not None:
         shown["entries"] = [{**one, "short_id": numbers.get(one["id"])} for one in shown["entries"]]
-    shown["degraded"] += found.degraded
+    shown["degraded"] += notes_without_details(found.degraded)
     for name, block, model in (("expansion", found.expansion, expand), ("rerank", found.rerank, rerank)):
         if block is not None:
             shown[name] = as_json(block)

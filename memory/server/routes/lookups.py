@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from memory.domain.entry import Entry
+from memory.domain.error_table import notes_without_details
 from memory.server.callers import Caller
 from memory.server.facade_calls import Values
 from memory.server.operations import Operation, add_operations
@@ -37,7 +38,7 @@ def _show_found(caller: Caller, found: list[Entry | None], asked: Values) -> Val
 
 def _show_page(caller: Caller, page: Any, asked: Values) -> Values:
     entries = [entry_json(one) for one in page]
-    return {"entries": entries, "cursor": page.cursor, "degraded": list(page.degraded)}
+    return {"entries": entries, "cursor": page.cursor, "degraded": notes_without_details(page.degraded)}
 
 
 OPERATIONS = (

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from memory import CompactionSettings, MessageThreshold, TokenThreshold, TurnThreshold
+from memory.domain.error_table import notes_without_details
 from memory.domain.errors import Conflict, InvalidInput, NotFound
 from memory.domain.message import Message
 from memory.domain.results import as_json
@@ -104,6 +105,7 @@ def _show_context(caller: Caller, context: Context, asked: Values) -> Values:
         **shown,
         **_messages_in(context.messages, asked.get("format")),
         "total_tokens": context.total_tokens,
+        "degraded": notes_without_details(context.degraded),
     }
 
 

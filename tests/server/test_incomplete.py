@@ -1,0 +1,46 @@
+"""An answer that lacks a store names it, and not its host, its folder or its process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp import Client as McpClient
+
+from memory import Memory
+from memory.mcp.server import create_server
+from memory.mcp.settings import McpSettings
+from tests.server.support import ENTRIES, client_of
+from tests.unit.facade.test_one_store_down import EMBEDDED, STORES, take_down
+
+pytestmark = pytest.mark.backend("in_memory")
+TOLD = "failed; the log has the reason"
+
+
+async def test_a_caller_is_told_which_store_failed_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    config: dict[str, Any] = {
+        "stores": {name: {"url": "memory://"} for name in STORES},
+        "tiers": {name: name for name in STORES},
+        "durations": {"sweep_every": "0s"},
+    }
+    async with Memory(config, embedder=lambda texts: [EMBEDDED for _ in texts]) as memory:
+        await memory.write("green tea", scope="user:ada")
+        await memory.write("black tea", scope="session:talk")
+        take_down(memory, "long")
+        async with client_of(memory) as http:
+            for method, path, given in (
+                ("GET", f"{ENTRIES}?q=tea&scope=user:ada,session:talk", None),
+                ("GET", ENTRIES, None),
+                ("POST", "/v1/memory/retrieve", {"scope": "user:ada"}),
+            ):
+                shown = await http.call(method, path, json=given)
+                assert shown["degraded"] == [f"store 'long' {TOLD}"], path
+        async with McpClient(create_server(memory, McpSettings(scopes=("user:ada", "session:talk")))) as client:
+            found = await client.call_tool("search_memory", {"query": "tea"})
+            assert TOLD in str(found.content)
+            for name in STORES:
+                take_down(memory, name)
+            failed = await client.call_tool("search_memory", {"query": "tea"})
+            assert TOLD in str(failed.content)
+        assert "down" not in f"{found.content}{failed.content}"
+    assert "store 'long': down" in caplog.text
