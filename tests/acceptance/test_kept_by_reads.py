@@ -149,8 +149,14 @@ async def test_keyed_writes_say_what_reads_keep(memory: Memory) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"refresh_on_read": True}, r"refresh_on_read: needs the time .*expires_at=timedelta\(hours=1\)"),
-        ({"refresh_on_read": True, "expires_at": "2127-01-01T00:00:00Z"}, "refresh_on_read: needs the time"),
+        (
+            {"refresh_on_read": True},
+            r"refresh_on_read: needs a length of time .*expires_at=timedelta\(hours=1\)",
+        ),
+        (
+            {"refresh_on_read": True, "expires_at": "2127-01-01T00:00:00Z"},
+            "refresh_on_read: needs a length of time",
+        ),
         ({"refresh_on_read": 1, "expires_at": HOUR}, "refresh_on_read: must be True or False, not int"),
         ({"lifetime": HOUR}, "lifetime"),
     ],

@@ -35,7 +35,9 @@ async def test_a_caller_is_told_which_store_failed_and_no_more(caplog: pytest.Lo
             ):
                 shown = await http.call(method, path, json=given)
                 assert shown["degraded"] == [f"store 'long' {TOLD}"], path
-        async with McpClient(create_server(memory, McpSettings(scopes=("user:ada", "session:talk")))) as client:
+        async with McpClient(
+            create_server(memory, McpSettings(scopes=("user:ada", "session:talk")))
+        ) as client:
             found = await client.call_tool("search_memory", {"query": "tea"})
             assert TOLD in str(found.content)
             for name in STORES:

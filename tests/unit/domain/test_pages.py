@@ -16,7 +16,7 @@ def test_a_page_is_its_items(kind: type[Page[object]]) -> None:
     assert (list(page), len(page), page[0], page[-1:], "a" in page) == (["a", "b"], 2, "a", ["b"], True)
     assert page.to_dict()["cursor"] == "c"
     assert not kind([])  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="has no item 'cursor'; use .*cursor"):
+    with pytest.raises(TypeError, match=r"has no item 'cursor'; use .*cursor"):
         page["cursor"]  # type: ignore[call-overload]
 
 
