@@ -108,7 +108,7 @@ def code_of(error: BaseException) -> str:
 def notes_without_details(notes: Iterable[str]) -> list[str]:
     """Return the notes of an incomplete answer for callers who do not run the stores.
 
-    What a store said may name its host, its folder or a process. It goes to the log.
+    The error of a store may name a host, a folder or a process. It goes to the log.
     """
     return list(dict.fromkeys(map(_without_details, notes)))
 
