@@ -125,6 +125,8 @@ def test_drawn_requests_are_answered_as_the_description_says(schema: Any) -> Non
             def check(case: Any) -> None:
                 nonlocal seen
                 seen += 1
+                # a query has no objects: one is sent as its text, which is right for a text
+                hypothesis.assume(not any(isinstance(one, dict) for one in (case.query or {}).values()))
                 case.call_and_validate(headers=KEY, excluded_checks=EXCLUDED, timeout=PATIENCE)
 
             try:
