@@ -38,7 +38,7 @@ line by their files. The wheel's own tests (what is in it, snippets, a suite of 
 else's) are in `tests/meta/test_wheel.py` and `tests/contract/test_installed.py`; what
 the code does is proven in the checkout.
 """
-LEFT_OUT = ("meta", "simulation", "faults", "test_faulty_adapters.py", "test_plugin.py", "test_installed.py")
+LEFT_OUT = ("meta", "faults", "test_faulty_adapters.py", "test_plugin.py", "test_installed.py")
 """Tests that judge the checkout or the contract suite itself, or run the same code at
 length: the wheel gains nothing from them.
 """
@@ -169,8 +169,13 @@ def _contract(python: str, place: Path, options: list[str]) -> int:
     shutil.copytree(ROOT / "tests", place / "tests", ignore=shutil.ignore_patterns("__pycache__", *LEFT_OUT))
     for part in ("tools", "examples"):
         shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
-    (place / "docs").mkdir()
-    for file in ("pyproject.toml", "README.md", "docs/backends.md"):  # what tests read beside the code
+    (place / "docs" / "guide").mkdir(parents=True)
+    for file in (
+        "pyproject.toml",
+        "README.md",
+        "docs/backends.md",
+        "docs/guide/errors.md",
+    ):  # what tests read beside the code
         shutil.copy(ROOT / file, place / file)
     spread = ("--numprocesses", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
     command = [python, "-m", "pytest", "--quiet", *spread, "-p", "no:cacheprovider", *PROVES, *options]
