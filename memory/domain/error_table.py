@@ -7,7 +7,6 @@ same everywhere. The code of an error for programs is its class's `code`.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -51,7 +50,6 @@ BROKEN, NOT_IMPLEMENTED, BAD_GATEWAY, AWAY, NO_ROOM = 500, 501, 502, 503, 507
 
 
 log = logging.getLogger(__name__)
-_OF_STORE = re.compile(r"(store '[^']*'): ")
 
 
 class ErrorRule(NamedTuple):
@@ -105,22 +103,43 @@ def code_of(error: BaseException) -> str:
     return "file" if isinstance(error, OSError) else "internal"
 
 
+class StoreNote(str):
+    """A note of an incomplete answer that has the text of a store's error.
+
+    `public` is the same for callers who do not run the stores. The error of a store may
+    name a host, a folder or a process.
+    """
+
+    public: str
+
+    def __new__(cls, text: str, public: str) -> StoreNote:
+        note = super().__new__(cls, text)
+        note.public = public
+        return note
+
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]  # for copies and pickles
+        return str(self), self.public
+
+
+def store_note(error: StoreError, consequence: str = "") -> StoreNote:
+    """Return the note of an answer that lacks what a store did not give."""
+    text = f"{error}; {consequence}" if consequence else str(error)
+    return StoreNote(text, f"store '{error.store}' failed; {consequence or 'the log has the reason'}")
+
+
 def notes_without_details(notes: Iterable[str]) -> list[str]:
     """Return the notes of an incomplete answer for callers who do not run the stores.
 
-    The error of a store may name a host, a folder or a process. It goes to the log.
+    The errors of the stores go to the log.
     """
-    return list(dict.fromkeys(map(_without_details, notes)))
+    shown = dict[str, None]()
+    for note in notes:
+        if isinstance(note, StoreNote):
+            log.warning("a caller was told only that a store failed: %s", note)
+        shown[note.public if isinstance(note, StoreNote) else note] = None
+    return list(shown)
 
 
 def text_without_details(error: MemoryTiersError) -> str:
     """Return the text of an error for callers who do not run the stores."""
-    return _without_details(str(error)) if isinstance(error, StoreError) else str(error)
-
-
-def _without_details(text: str) -> str:
-    found = _OF_STORE.match(text)
-    if found is None:
-        return text
-    log.warning("a caller was told only that a store failed: %s", text)
-    return f"{found[1]} failed; the log has the reason"
+    return notes_without_details([store_note(error) if isinstance(error, StoreError) else str(error)])[0]

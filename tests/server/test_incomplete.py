@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
 from mcp import Client as McpClient
 
-from memory import Memory
+from memory import Memory, StoreUnavailable
+from memory.domain.error_table import notes_without_details, store_note
 from memory.mcp.server import create_server
 from memory.mcp.settings import McpSettings
 from tests.server.support import ENTRIES, client_of
@@ -46,3 +49,12 @@ async def test_a_caller_is_told_which_store_failed_and_no_more(caplog: pytest.Lo
             assert TOLD in str(failed.content)
         assert "down" not in f"{found.content}{failed.content}"
     assert "store 'long': down" in caplog.text
+
+
+def test_what_an_answer_lacks_is_told_with_the_store() -> None:
+    note = store_note(StoreUnavailable("mid", "vault:5432 refused"), "hits were left out")
+    assert note == "store 'mid': vault:5432 refused; hits were left out"
+    for one in (note, copy.deepcopy(note), pickle.loads(pickle.dumps(note))):  # noqa: S301 - our own
+        assert notes_without_details([one, one]) == ["store 'mid' failed; hits were left out"]
+    lost = "store 'short': its server lost all data while open"
+    assert notes_without_details([lost]) == [lost]

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from memory.domain.error_table import store_note
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import SYSTEM, Message, Role
@@ -128,7 +129,7 @@ class Conversation(WindowCompaction):
                 raise
             window, degraded = (
                 remembered,
-                [f"{error}; the result shows the session as this process last read it"],
+                [store_note(error, "the result shows the session as this process last read it")],
             )
         if asked.layered:
             asked = replace(asked, earlier=await self._earlier_summaries())

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from memory.domain.entry import Entry
+from memory.domain.error_table import store_note
 from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.filters import Filter
 from memory.domain.scope import Scope, Subtree
@@ -217,7 +218,9 @@ class EntryBrowser:
         try:
             known = known or await blocked.load(asked.tenant)
         except StoreError as error:
-            lacking.say(f"{error}; entries with an origin were left out, because their source may be blocked")
+            lacking.say(
+                store_note(error, "entries with an origin were left out, because their source may be blocked")
+            )
             if isinstance(error, StoreTimeout):
                 lacking.silent.add(archive)
         return replace(asked, trusted=visible(known))
@@ -249,7 +252,7 @@ class EntryBrowser:
         stored = [row for row in rows if was_stored(row, asked.known_at, now)]
         living, errors = await still_living(self._placement, asked.tenant, stored)
         for error in errors:
-            lacking.say(f"{error}; past versions whose entry could not be found were left out")
+            lacking.say(store_note(error, "past versions whose entry could not be found were left out"))
         return living
 
     async def authoritative_rows(

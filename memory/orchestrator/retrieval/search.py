@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from memory.domain.error_table import store_note
 from memory.domain.search_results import Found, FoundEntry, MixedResult, SearchResult
 from memory.domain.session import FoundMessage
 from memory.orchestrator.embeddings.embeddings import Embeddings
@@ -325,7 +326,7 @@ class _EntryReader:
         located, errors = ([], []) if self._lost else await locate_each(self._placement, elsewhere)
         self._lost = self._lost or bool(errors)
         for error in errors:
-            self._lacking.say(f"{error}; hits that could not be confirmed were left out")
+            self._lacking.say(store_note(error, "hits that could not be confirmed were left out"))
         homes |= {at.key.id: at.record for at in located if at.record is not None}
         return homes, failed | ({key.id for key in elsewhere} - {at.key.id for at in located})
 

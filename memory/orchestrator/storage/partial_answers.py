@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+from memory.domain.error_table import store_note
 from memory.domain.errors import StoreError, StoreTimeout, StoreUnavailable
 from memory.orchestrator.storage.placement import Placement
 from memory.ports.record import Role
@@ -62,7 +63,7 @@ class AnswerGaps:
             return None
         answer = await placement.answer(store, call)
         if isinstance(answer, StoreError):
-            self.say(str(answer))
+            self.say(store_note(answer))
             if isinstance(answer, StoreTimeout):
                 self.silent.add(store)
             if shows:
