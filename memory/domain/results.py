@@ -48,7 +48,8 @@ class Page(ResultMixin, Generic[T]):
 
     @property
     def _items(self) -> list[T]:
-        return list(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+        items: list[T] = getattr(self, fields(self)[0].name)  # type: ignore[arg-type]
+        return items
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._items)
