@@ -513,10 +513,13 @@ async def _updates(run: Run, op: Operation) -> None:
 
 
 async def _writes(run: Run, op: Operation) -> None:
-    """The same keyed write: one entry, and everybody gets it."""
+    """The same keyed write: one entry, and everybody gets it. One that has expired before
+    it is written has a life per answer.
+    """
     draft = resolved(run, op.args["draft"])
+    answers = await at_once(run, op, [("write", (), draft)] * op.args["times"])
     made = []
-    for said in await at_once(run, op, [("write", (), draft)] * op.args["times"]):
+    for said in sorted(answers, key=lambda said: "" if said.failure else said.value.version):
         made += run.model.written(_as_list(said), op.tenant, [draft])
     run.note(op, made[:1], draft=draft)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from memory.domain import ids
-from memory.domain.entry import Entry, EntryDraft, ImportedDraft, expiry
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft
 from memory.domain.errors import Conflict, InvalidInput, LegalHoldActive, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.embeddings.embeddings import Embeddings
@@ -340,10 +340,7 @@ class EntryWriter:
         """
         try:
             refuse_gone(one.request, there)
-            left = await self.delete_expired(one, there)
-            if left is not there:
-                self._begin_now(one)
-                there = left
+            there = await self.delete_expired(one, there)
             is_free = one.draft.key is not None and (revive or was_expired(there))
             if there.record is None and there.tombstone is not None and is_free:
                 await self._revive(one, there)
@@ -351,21 +348,6 @@ class EntryWriter:
                 one.entry = await self._replay_write(one, there)
         except Conflict as conflict:
             one.conflict = conflict
-
-    def _begin_now(self, one: PendingEntry) -> None:
-        """Let the entry begin after the one that was deleted for it."""
-        if one.draft.created_at is not None:
-            return
-        now = self._placement.now()
-        version = version_at(now)
-        one.record = replace(
-            one.record,
-            version=version,
-            created_at=now,
-            updated_at=moment(version),
-            expires_at=expiry(one.draft.expires_at, now),
-            fields={**one.record.fields, "valid_from": now},
-        )
 
     async def delete_expired(self, one: PendingEntry, there: LocatedRecord) -> LocatedRecord:
         """Delete the entry under the key of a caller's draft if it has expired.

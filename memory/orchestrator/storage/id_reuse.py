@@ -47,7 +47,8 @@ class IdReuse:
         """Prepare the put of a record that is to be born in `store`.
 
         If a tombstone is stored elsewhere, the record is born there. The prepared
-        record is newer than anything under its key.
+        record is newer than anything under its key. Times that the caller left to the
+        memory are no earlier than its version.
 
         Returns:
             None if another life began since `there` was read: locate the id again.
@@ -64,11 +65,8 @@ class IdReuse:
         version = max(record.version, highest + 1)
         await self._cache.invalidate(ENTRIES, record.key)
         tier = record.tier if home is store else self._placement.topology.tiers_of(home)[0]
-        stored_now = record.updated_at == moment(record.version)
         reborn = replace(
-            record,
-            version=version,
-            updated_at=moment(version) if stored_now else record.updated_at,
+            _at_version(record, version),
             body={
                 **record.body,
                 LIFE: version,
@@ -112,3 +110,18 @@ class IdReuse:
             ENTRIES, key
         )  # an erasure of a scope leaves relations in other scopes until a sweep
         return highest
+
+
+def _at_version(record: Record, version: int) -> Record:
+    """Return the record as if it had been made at the moment of the version.
+
+    Times that a caller or a file gave stay.
+    """
+    made, now = moment(record.version), moment(version)
+    if record.updated_at != made:
+        return replace(record, version=version)
+    fields = record.fields
+    if fields["valid_from"] == made:
+        fields = {**fields, "valid_from": now}
+    created_at = now if record.created_at == made else record.created_at
+    return replace(record, version=version, created_at=created_at, updated_at=now, fields=fields)

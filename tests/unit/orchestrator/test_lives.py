@@ -129,6 +129,7 @@ async def test_a_key_revived_later_is_newer_than_every_grave_and_moves_onward(wo
     world.long.state.place(ENTRIES.name, grave.key, replace(grave, version=grave.version + 10**9))
     again = await world.write("text again", key="k", revive=True)
     assert stored_version(again.version) == grave.version + 10**9 + 1
+    assert again.created_at == again.valid_from == again.updated_at, "no earlier than its version"
     assert await world.get(again, known_at=again.updated_at) == again
     for tier in ("mid", "long"):
         await world.move(again, tier)
