@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from math import inf
 
 from memory.domain.entry import Entry
-from memory.domain.time import micros
+from memory.domain.time import micros, moment
 from memory.domain.versions import stored_version
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ENTRIES
@@ -275,11 +275,13 @@ class Reader:
 
     async def _at_its_moment(self, name: str, version: Entry) -> None:
         """Asked for by its id as it was known when this version was made, it is told to
-        have said this.
+        have said this. A confirmation makes a version without an edit, so `updated_at` is
+        not always that moment.
         """
         if version.valid_to is not None and version.valid_to <= version.valid_from:
             return
-        tenant, entry_id, at, entries = version.tenant, version.id, version.updated_at, self.engine.entries
+        tenant, entry_id, entries = version.tenant, version.id, self.engine.entries
+        at = moment(stored_version(version.version))
         again = await self.attempt(
             "known at its moment",
             lambda: entries.get(tenant, entry_id, known_at=at, as_of=version.valid_from),
@@ -302,7 +304,7 @@ class Reader:
             version.valid_to is not None and version.valid_to <= version.valid_from
         ) or self.history.registers[name].damaged:
             return
-        at = version.updated_at
+        at = moment(stored_version(version.version))
         asked = EntryQuery(version.tenant, (version.scope,), known_at=at, as_of=version.valid_from, limit=200)
         listed = await (
             self._searched("search known at", asked) if searching else self._browsed("browse known at", asked)
