@@ -19,6 +19,12 @@ MOST_STEMS = 128
 
 A question as long as a page has hundreds, and each is looked up in every store.
 """
+OPENING = 4_096
+"""The number of characters in which a question may name a period, and in which its cues
+are recognised.
+
+A text of many pages is no question of a person, and each pattern reads all of it.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,16 @@ class Question:
         return " ".join(list(content)[:MOST_STEMS])
 
     @cached_property
+    def opening(self) -> str:
+        return self.text[:OPENING]
+
+    @cached_property
     def cues(self) -> tuple[tuple[int, float], ...]:
-        return expected_marks(self.text)
+        return expected_marks(self.opening)
 
     @cached_property
     def intents(self) -> frozenset[str]:
-        return intents(self.text)
+        return intents(self.opening)
 
     @property
     def correction_mask(self) -> tuple[bool, ...]:

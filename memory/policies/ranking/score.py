@@ -192,7 +192,7 @@ def _speaker_scores(question: Question, pool: CandidateColumns) -> Scores:
 
 def _date_scores(question: Question, pool: CandidateColumns, now: datetime) -> Scores:
     """Score the distance to the days that the question names; 0 if it names none."""
-    period = period_of(question.text, now.date())
+    period = period_of(question.opening, now.date())
     if period is None:
         return np.zeros(len(pool))
     days = [at.date() if isinstance(at, datetime) else None for at in pool.fields["valid_from"]]

@@ -8,7 +8,7 @@ import pytest
 
 from memory.policies import text_features
 from memory.policies.cues import expected_marks, intents
-from memory.policies.question import MOST_STEMS, mentioned_speakers, read
+from memory.policies.question import MOST_STEMS, OPENING, mentioned_speakers, read
 from memory.policies.text_features import marks_of
 from memory.ports.contract.cells import cells
 
@@ -70,6 +70,13 @@ def test_of_a_question_as_long_as_a_page_the_first_content_words_are_looked_for(
     assert read("the " * 500).search_text == "the"
     short = " ".join(f"word{n}" for n in range(MOST_STEMS))
     assert read(short).search_text == short
+
+
+def test_cues_of_a_question_are_recognised_in_its_opening() -> None:
+    asked, filling = "How often did we decide that?", "x " * OPENING
+    early, late = read(f"{asked} {filling}"), read(f"{filling} {asked}")
+    assert early.intents == read(asked).intents != frozenset() == late.intents
+    assert early.cues == read(asked).cues != () == late.cues
 
 
 def test_a_long_text_shows_what_its_beginning_shows_and_how_it_ends() -> None:
