@@ -27,7 +27,7 @@ class SweepReport(ResultMixin):
     ran: bool = True
     more: bool = False
     finished: int = 0
-    still_owed: int = 0
+    pending_steps: int = 0
     removed_copies: int = 0
     purged: int = 0
     dropped_relations: int = 0

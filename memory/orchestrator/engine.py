@@ -391,7 +391,7 @@ class Engine:
     async def maintain(self, allowance: Allowance = UNLIMITED) -> SweepReport:
         """Run one sweep, then call `on_window_exit` and the advisor for what it found.
 
-        The report counts those calls as `still_owed`.
+        The report counts those calls as `pending_steps`.
         """
         report = await self.maintenance.sweep(allowance)
         await self.conversations.window_exit.drain()

@@ -258,7 +258,7 @@ async def test_without_onward_nothing_is_owed(memory: Memory) -> None:
     await session.compact(summary("sum"), keep_last=0)
     assert (await session.end()).waiting == []
     report = await memory.admin.sweep()
-    assert (report.finished, report.still_owed) == (0, 0)
+    assert (report.finished, report.pending_steps) == (0, 0)
 
 
 @pytest.mark.behaviour("B86")

@@ -446,7 +446,7 @@ async def swept(run: Run, worker: int = 0) -> None:
     run.model.planned(await run.ask(None, "admin.plan", worker=worker))
     said = await run.ask(None, "admin.sweep", worker=worker)
     report, wanted = said.given(), await carried_out(run, said)
-    told = {name: getattr(report, name) for name in ("ran", "more", "still_owed", *DONE)}
+    told = {name: getattr(report, name) for name in ("ran", "more", "pending_steps", *DONE)}
     told |= {"waiting": len(report.waiting), "stays": len(report.stays)}
     held = range(wanted.pop("held"), wanted["held_perhaps"] + 1)
     del wanted["held_perhaps"]
@@ -513,7 +513,7 @@ async def carried_out(run: Run, said: Said, *, more: bool = False) -> dict[str, 
     await sessions.ended_at_once(run, said)
     held += held_by_rule + held_versions + of_sessions.held
     return {
-        "still_owed": sum(len(owed) for _, owed in owing),
+        "pending_steps": sum(len(owed) for _, owed in owing),
         "stays": failing,
         "expired": expired,
         "deleted": deleted + of_sessions.deleted,

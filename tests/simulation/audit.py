@@ -75,7 +75,7 @@ async def sweep_clean(client: EngineClient) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(client.engine.settings.lease.total_seconds() * 3)
         report = await client.engine.maintenance.sweep()
-        owed = report.still_owed > _owed_meanwhile(client)
+        owed = report.pending_steps > _owed_meanwhile(client)
         if report.ran and not (
             report.finished or owed or report.moved or report.removed_copies or report.waiting
         ):

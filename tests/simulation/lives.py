@@ -216,7 +216,7 @@ async def _opened(worker: Worker[Any]) -> bool:
 def idle(report: SweepReport) -> bool:
     """Whether a sweep ran and had nothing to do."""
     return report.ran and not (
-        report.finished or report.still_owed or report.moved or report.waiting or report.dropped_relations
+        report.finished or report.pending_steps or report.moved or report.waiting or report.dropped_relations
     )
 
 

@@ -55,7 +55,7 @@ async def test_what_waited_for_a_server_is_done_once_it_is_back(
             report = await memory.sessions.end("s1")
             assert report.waiting
             assert report.moved == []
-            assert (await memory.admin.sweep()).still_owed
+            assert (await memory.admin.sweep()).pending_steps
         finally:
             server().revive()
     async with opened() as memory:
@@ -69,6 +69,6 @@ async def test_what_waited_for_a_server_is_done_once_it_is_back(
         assert len(copies) == (3 if spoken else 0)
         for copy in copies:
             await memory.delete(copy.id)
-        assert (await memory.admin.sweep()).still_owed == 0
+        assert (await memory.admin.sweep()).pending_steps == 0
         assert [entry async for entry in memory.entries.iterate(scope=ADA)] == []
     forget(tmp_path)

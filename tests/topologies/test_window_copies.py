@@ -206,5 +206,5 @@ async def test_a_copy_is_in_no_export_and_no_report(
             assert (await memory.admin.compare()).ok
             assert all(not audit.problems for audit in await memory.admin.audit())
             report = await memory.admin.sweep()
-            assert (report.expired, report.finished, report.still_owed, report.stays) == (0, 0, 0, ())
+            assert (report.expired, report.finished, report.pending_steps, report.stays) == (0, 0, 0, ())
             assert len(await _copies(memory)) == 1

@@ -155,6 +155,7 @@ MEMBERS = {
     ".mend_tool_calls": ".repair_tool_calls",
     ".remember": ".write_with_report",
     ".set_back": ".rolled_back_stores",
+    ".still_owed": ".pending_steps",
     "admin.distrust": "admin.block_source",
     "admin.distrusted": "admin.blocked_sources",
     "admin.hold": "admin.legal_holds.add",

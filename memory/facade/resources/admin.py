@@ -451,7 +451,7 @@ class Admin:
 
         It completes work that crashes cut off, deletes data that is no longer needed,
         and applies the sweep rules. `on_window_exit` is called after it, and this call
-        waits for it. The report counts those calls as `still_owed`.
+        waits for it. The report counts those calls as `pending_steps`.
         """
         return await self._access.engine.maintain()
 

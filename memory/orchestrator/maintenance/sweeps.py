@@ -160,7 +160,7 @@ class Maintenance:
             await lease.give_back()
         report.healed = len(self._generations.healed) - before
         report.stays += tuple(
-            f"{p.step} of {p.record_id}: {p.said}" for p in await self._outbox.still_owed() if not p.waits
+            f"{p.step} of {p.record_id}: {p.said}" for p in await self._outbox.unfinished() if not p.waits
         )
         return report
 
@@ -302,7 +302,7 @@ class Maintenance:
                 await self._job(report, self._try_some, leaf, store, most, report, away)
         said = [
             f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}"
-            for p in await self._outbox.still_owed()
+            for p in await self._outbox.unfinished()
         ]
         return [*report.waiting, *report.stays, *said][:most]
 
@@ -394,7 +394,7 @@ class Maintenance:
         for left in await self._outbox.finish_all(
             [OutboxRecord(collection, store, owner) for owner in owners], away
         ):
-            report.still_owed += bool(left)
+            report.pending_steps += bool(left)
             report.finished += not left
 
     # -- moves that were broken off ----------------------------------------------------

@@ -382,7 +382,7 @@ async def _in_the_end(told: Told) -> None:
         await asyncio.sleep(100)  # longer than any lease
         report = await auditor.engine.maintenance.sweep()
         if report.ran and not (
-            report.finished or report.still_owed or report.moved or report.waiting or report.stays
+            report.finished or report.pending_steps or report.moved or report.waiting or report.stays
         ):
             break
     rounds = [await auditor.manager.resume() for _ in range(2)]

@@ -75,7 +75,7 @@ async def settle(world: Run, worker: Worker) -> None:
             worker.engine.rollback_detector.known
         )  # that a store was set back stays so until it is healed
         if report.ran and not (
-            report.finished or report.still_owed or report.moved or report.waiting or stays
+            report.finished or report.pending_steps or report.moved or report.waiting or stays
         ):
             return
     world.told.broken.append(f"after {ROUNDS} sweeps without a fault there is still work to do: {report}")

@@ -75,7 +75,7 @@ async def settled(world: World) -> None:
     """Nothing is owed, and a sweep finds nothing to do."""
     assert await world.engine.maintenance.count_pending() == 0
     report = await world.engine.maintenance.sweep()
-    assert (report.finished, report.moved, report.still_owed) == (0, 0, 0)
+    assert (report.finished, report.moved, report.pending_steps) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("spoken", [True, False], ids=["a conversation", "entries alone"])
@@ -167,7 +167,7 @@ async def test_while_a_store_is_away_it_is_asked_once_and_not_for_each_session()
             await ended(world, "a", session_id=f"s{number}")
         for store in world.stores:
             store.steps.clear()
-        assert (await world.engine.maintenance.sweep()).still_owed == 5
+        assert (await world.engine.maintenance.sweep()).pending_steps == 5
         assert world.long.steps.count("end.answers") == 1
         assert "promotion.scan" not in world.long.steps
 
@@ -428,7 +428,7 @@ async def test_a_store_that_answers_a_question_and_no_more_is_waited_for_once(st
         for number in range(5):
             await ended(world, "a", session_id=f"s{number}")
         world.long.steps.clear()
-        assert (await world.engine.maintenance.sweep()).still_owed == 5
+        assert (await world.engine.maintenance.sweep()).pending_steps == 5
         assert world.long.steps.count(step) == 1
         world.heal()
         assert await compared(world) == []

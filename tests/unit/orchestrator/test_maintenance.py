@@ -153,7 +153,7 @@ async def test_what_cannot_be_finished_yet_stays_owed_and_is_counted(world: Worl
     world.long.down = False
     world.long.fails_before.add("replica.deliver")
     report = await world.engine.maintenance.sweep()
-    assert (report.finished, report.still_owed) == (0, 1)
+    assert (report.finished, report.pending_steps) == (0, 1)
     assert await world.owed() == 1
 
 
@@ -459,7 +459,7 @@ async def test_a_record_whose_steps_cannot_be_taken_from_it_costs_itself_alone(
 
     monkeypatch.setattr(world.mid, "apply", refuses_one)
     report = await world.engine.maintenance.sweep()
-    assert (report.finished, report.still_owed) == (len(others), 1)
+    assert (report.finished, report.pending_steps) == (len(others), 1)
     assert report.stays == (f"deliver.replica of {bad.id}: store 'mid': will not have it",)
 
 

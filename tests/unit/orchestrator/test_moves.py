@@ -299,7 +299,7 @@ async def test_a_mark_lets_go_of_what_was_deleted_so_long_ago_that_the_tombstone
     assert await world.standing(world.long, entry.id) is None
     assert isinstance(await world.standing(world.mid, entry.id), Mark)
     world.heal()
-    assert (await world.engine.maintenance.sweep()).still_owed == 0
+    assert (await world.engine.maintenance.sweep()).pending_steps == 0
     assert await world.engine.maintenance.count_pending() == 0
     world.clock.advance(DAY)
     await world.engine.maintenance.sweep()

@@ -249,9 +249,9 @@ async def test_sweeping_twice_at_once_does_the_work_once(world: World) -> None:
     await world.flush()
     world.heal()
     first = await world.engine.maintenance.sweep()
-    assert (first.finished, first.still_owed) == (3, 0)
+    assert (first.finished, first.pending_steps) == (3, 0)
     second = await world.engine.maintenance.sweep()
-    assert (second.finished, second.still_owed) == (0, 0)
+    assert (second.finished, second.pending_steps) == (0, 0)
 
 
 async def test_a_record_carries_only_so_much_of_its_own_past_while_the_archive_is_away(world: World) -> None:
@@ -293,7 +293,7 @@ async def test_an_erasure_finished_by_a_sweep_is_no_problem_any_more(world: Worl
     world.heal()
     world.clock.advance(HOUR)
     report = await world.engine.maintenance.sweep()
-    assert (report.finished, report.still_owed) == (1, 0)
+    assert (report.finished, report.pending_steps) == (1, 0)
     assert world.engine.outbox.problems == ()
 
 
@@ -302,15 +302,15 @@ async def test_what_another_process_has_seen_to_is_no_problem_any_more(world: Wo
     world.long.down = True
     entry = await world.write(scope=USER)
     await world.engine.maintenance.sweep()
-    assert [problem.step for problem in await world.engine.outbox.still_owed()] == ["deliver.replica"]
+    assert [problem.step for problem in await world.engine.outbox.unfinished()] == ["deliver.replica"]
     assert len(await world.engine.maintenance.overdue()) > 0
     world.heal()
     other = await world.another_process()
     await (other.deletion.delete(TENANT, entry.id) if seen_to == "deleted" else other.maintenance.sweep())
     world.mid.down = True
-    assert len(await world.engine.outbox.still_owed()) == 1, "nobody can tell just now"
+    assert len(await world.engine.outbox.unfinished()) == 1, "nobody can tell just now"
     world.heal()
-    assert await world.engine.outbox.still_owed() == ()
+    assert await world.engine.outbox.unfinished() == ()
     assert await world.engine.maintenance.overdue() == []
 
 

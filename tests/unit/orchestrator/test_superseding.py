@@ -519,4 +519,4 @@ async def test_one_that_cannot_be_read_any_more_keeps_no_other_from_giving_way(w
     await world.delete(first)
     world.clock.advance(HOUR)
     report = await world.engine.maintenance.sweep()
-    assert (report.still_owed, report.stays) == (0, ())
+    assert (report.pending_steps, report.stays) == (0, ())

@@ -89,11 +89,11 @@ async def test_a_memory_opens_reads_and_makes_room_in_a_full_server(full: dict[s
         assert (await memory.admin.erase_user("cleo")).sessions == 1
         for _ in range(100):
             swept = await memory.admin.sweep()
-            if not swept.still_owed:
+            if not swept.pending_steps:
                 break
             await asyncio.sleep(0.1)
         assert swept.ran
-        assert not swept.still_owed
+        assert not swept.pending_steps
         for scope in ("user:ada", "user:bob"):
             assert await memory.retrieve(scope) == []
         await memory.admin.erase_tenant()
@@ -120,7 +120,7 @@ async def test_what_is_stored_in_parts_is_deleted_in_a_server_far_over_its_limit
             assert await memory.documents.delete("user:cleo", "large")
             assert await memory.scratchpads.clear()
             swept = await memory.admin.sweep()
-            assert (swept.ran, swept.still_owed) == (True, 0)
+            assert (swept.ran, swept.pending_steps) == (True, 0)
             assert (await memory.admin.stats()).pending_steps == 0
             assert not await memory.scratchpads.clear()
             redis_servers.limit(server.port, None)

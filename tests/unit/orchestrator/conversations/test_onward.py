@@ -83,7 +83,7 @@ async def swept(engine: Engine) -> Any:
 async def test_without_the_callback_what_is_owed_waits_for_a_process_that_has_it(world: World) -> None:
     await ended(await process(world, "elsewhere"), "tea", "milk")
     report = await swept(world.engine)
-    assert (report.still_owed, report.stays, await taught(world)) == (1, (), [])
+    assert (report.pending_steps, report.stays, await taught(world)) == (1, (), [])
     assert await world.engine.maintenance.count_pending() == 1
     await swept(await process(world, Distiller()))
     assert await taught(world) == ["milk (1)", "tea (1)"]
@@ -249,9 +249,9 @@ async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ev
     await engine.conversations.create(TENANT, SessionDraft("passing", expires_at=timedelta(minutes=1)))
     world.clock.advance(2 * DAY)
     report = await engine.maintenance.sweep()
-    assert (report.expired, report.still_owed) == (1, 2)
+    assert (report.expired, report.pending_steps) == (1, 2)
     await asyncio.sleep(0)
-    assert (await engine.maintenance.sweep()).still_owed == 2
+    assert (await engine.maintenance.sweep()).pending_steps == 2
     assert (len(asked), await taught(world)) == (1, [])
     closing = asyncio.create_task(engine.close())
     await asyncio.sleep(0)
@@ -631,7 +631,7 @@ async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_as
         "session s1: messages that left its window are not handled yet: "
         "quota 'q': scope 'user:ada' holds 2 of at most 3 entries, and this would add 2"
     ]
-    assert (await swept(engine)).still_owed == 1
+    assert (await swept(engine)).pending_steps == 1
     assert await taught(world) == ["entry 0", "entry 1"]
     await engine.deletion.delete(TENANT, entries[0].id)
     await swept(engine)

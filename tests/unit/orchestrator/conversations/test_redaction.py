@@ -275,7 +275,7 @@ async def test_sweeps_forget_scopes_beside_a_user_s_erasure(world: World) -> Non
         await world.engine.conversations.redaction.erase_user(TENANT, "ada")
     report = await world.engine.maintenance.sweep()
     assert not any("KeyError" in said for said in report.stays)
-    assert report.still_owed == 1
+    assert report.pending_steps == 1
 
 
 async def test_how_a_session_begins_is_no_longer_told_once_that_was_erased(world: World) -> None:
