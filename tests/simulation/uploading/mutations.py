@@ -47,6 +47,12 @@ MUTATIONS: dict[str, Mutation] = {
         "balance.without(upload, 0)",
         "balance.without(upload, balance.under_way[upload].counted if upload in balance.under_way else 0)",
     ),
+    "a-recount-is-taken-for-the-own-put": Mutation(
+        reservations,
+        "_is_as",
+        "        and (there.owed, dict(there.fields)) == (reservation.owed, dict(reservation.fields))\n",
+        "",
+    ),
     "the-chunks-of-what-is-replaced-stay": Mutation(
         manifests, "Manifests._manifest", "(*owed, _to_drop(before))", "owed"
     ),

@@ -611,5 +611,12 @@ def reservation_key(tenant: str, upload: str) -> Key:
 
 
 def _is_as(there: Stored | None, reservation: Record) -> bool:
-    """Return whether this put is stored already: the driver repeated it."""
-    return isinstance(there, Record) and there.version == reservation.version
+    """Return whether this put is stored already: the driver repeated it.
+
+    A recount gives the next version too, which this put has if its clock is behind.
+    """
+    return (
+        isinstance(there, Record)
+        and there.version == reservation.version
+        and (there.owed, dict(there.fields)) == (reservation.owed, dict(reservation.fields))
+    )
