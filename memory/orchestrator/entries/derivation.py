@@ -39,7 +39,7 @@ from memory.orchestrator.storage.entry_records import (
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
-from memory.orchestrator.storage.past_versions import MADE_OF, kept_versions, oldest_in
+from memory.orchestrator.storage.past_versions import MADE_OF, kept_versions, life_of, oldest_in
 from memory.orchestrator.storage.placement import LocatedRecord, Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import UNDONE, RequestMark
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, is_unconfirmed, made_of
@@ -88,6 +88,7 @@ class Derivation:
         self._erasure = erasure
         self._id_reuse = id_reuse
         self._derivatives = derivatives
+        erasure.keep_sources = self._keep_sources
 
     async def promote(
         self,
@@ -553,6 +554,18 @@ class Derivation:
     async def _is_deleted(self, key: Key) -> bool:
         there = await self._placement.locate(ENTRIES, key)
         return there.record is None and there.tombstone is not None
+
+    async def _keep_sources(self, made: Key, left: Mapping[str, int]) -> None:
+        """Mark sources that stay as not moved: they were edited, or are held."""
+        located = await self._placement.locate_many(ENTRIES, [Key(made.tenant, one) for one in left])
+        stay = {
+            there.record.key.id
+            for there in located
+            if there.record is not None and life_of(there.record) <= left[there.record.key.id]
+        }
+        if stay:
+            mark = partial(self._mark_moved, stay, False)
+            await self._entries.rewrite_at_once(made, mark, settles=frozenset({DELETE}))
 
     async def _mark_moved(self, originals: Collection[str], is_moved: bool, made: Record) -> Record | None:
         """Return a copy that is marked as moved or not; None if it is already.

@@ -150,6 +150,10 @@ class Erasure:
 
         See `Derivatives.held_derived`.
         """
+        self.keep_sources: Callable[[Key, Mapping[str, int]], Awaitable[None]] | None = None
+        """Called with a derived entry, and the noted versions of sources that were not
+        deleted with it. Some of them may have been deleted before.
+        """
         outbox.register(DELETE, self._delete_noted, StepLifetime.DONE)
         outbox.register_for_records(ERASE_SCOPE, self._erase_noted)
 
@@ -440,10 +444,13 @@ class Erasure:
         """
         if is_unconfirmed(pending.owner):
             return False  # an entry derived from them may still be undone
+        owner, left = pending.owner.key, dict[str, int]()
         for record_id, version in owed.data["records"]:
-            await self.delete(
-                pending.collection, Key(pending.owner.key.tenant, record_id), at=version, held="left"
-            )
+            key = Key(owner.tenant, record_id)
+            if not await self.delete(pending.collection, key, at=version, held="left"):
+                left[record_id] = version
+        if left and self.keep_sources is not None:
+            await self.keep_sources(owner, left)
         return True
 
     # -- a scope -----------------------------------------------------------------------

@@ -74,6 +74,32 @@ async def test_an_original_that_is_edited_before_it_is_deleted_for_its_copy_stay
     )
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+async def test_an_original_that_is_edited_after_its_copy_was_confirmed_stays_its_source(
+    world: World, interrupted: bool
+) -> None:
+    """The call was to delete the original, or a sweep, if the original's store failed."""
+    source, other = await world.write(), await world.another_process()
+    derivation, text = world.engine.derivation, "text, edited"
+
+    async def edit() -> None:
+        await other.entries.update(TENANT, source.id, {"content": text})
+
+    if interrupted:
+        world.short.fails_before.add("delete.home")
+    else:
+        world.mid.after["owed.settle"] = edit
+    promoted = await derivation.promote(TENANT, source.id, USER, delete_original=True)
+    if interrupted:
+        world.heal()
+        await edit()
+    await world.engine.maintenance.sweep()
+    assert (await world.seen(source), await world.seen(promoted)) == ([text], ["text"])
+    assert await world.owed() == 0
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    assert await world.seen(promoted) == []
+
+
 async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> None:
     async with World() as world:
         entry = await world.write("text", key="k", expires_at=world.clock() + HOUR)
