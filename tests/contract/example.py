@@ -13,6 +13,7 @@ class Mine(Harness):
     claims = Capabilities(
         conditional=True,
         atomic=True,
+        grouped=True,
         filter=True,
         order=True,
         tenant_wide=True,
