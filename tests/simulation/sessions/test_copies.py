@@ -9,7 +9,7 @@ from tests.simulation.sessions.copies import MUTATIONS, STEPS, one
 from tests.support import noticed
 from tests.support.depth import seeds
 
-SEEDS = seeds(ci=12, quick=3, nightly=500)
+SEEDS = seeds(ci=12, quick=3, nightly=250)
 NOTICED_WITHIN = 300
 
 
