@@ -156,6 +156,14 @@ def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str,
 
 
 @pytest.fixture
+def shared_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Where a second memory finds what the first has stored."""
+    if set(config["tiers"].values()) == {"memory://"}:
+        pytest.skip("a store in memory belongs to one memory")
+    return config
+
+
+@pytest.fixture
 async def memory(config: dict[str, Any], clock: Clock) -> AsyncIterator[Memory]:
     async with Memory(config, clock=clock) as opened:
         yield opened

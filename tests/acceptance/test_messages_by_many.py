@@ -568,10 +568,10 @@ def _in_a_process(config: dict[str, Any], first: int, writers: int) -> None:
 
 @pytest.mark.behaviour("C22", "C33")
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.nightly)])
-async def test_processes_lose_no_message(config: dict[str, Any], processes: int) -> None:
+async def test_processes_lose_no_message(shared_config: dict[str, Any], processes: int) -> None:
     """Sixteen writers of each kind of provider, and of `replace` beside appends."""
     each = MANY // processes
-    config = config | {"embedder": "none"}
+    config = shared_config | {"embedder": "none"}
     spawned = [
         multiprocessing.get_context("spawn").Process(target=_in_a_process, args=(config, first, each))
         for first in range(0, MANY, each)

@@ -71,7 +71,9 @@ async def test_an_edit_that_enlarges_an_entry_needs_room(config: dict[str, Any],
         assert (await memory.update(made.id, content="longer")).content == "longer"
 
 
-async def test_many_that_do_not_all_fit_say_what_is_stored(config: dict[str, Any], clock: Clock) -> None:
+async def test_many_that_do_not_all_fit_say_what_is_stored(
+    shared_config: dict[str, Any], clock: Clock
+) -> None:
     def drafts(*numbers: int, **more: Any) -> list[dict[str, Any]]:
         return [{"content": f"tea {n}", "scope": USER, "key": f"k{n}", **more} for n in numbers]
 
@@ -81,7 +83,7 @@ async def test_many_that_do_not_all_fit_say_what_is_stored(config: dict[str, Any
         return refused.value, [entry.key or "" for entry in refused.value.written.values()]
 
     replacing = {"if_exists": "replace"}
-    async with Memory(config, clock=clock, embedder="none", **_quota()) as memory:
+    async with Memory(shared_config, clock=clock, embedder="none", **_quota()) as memory:
         for given in (drafts(*range(13)), drafts(*range(13), **replacing)):
             error, stored = await refuse(memory, given)
             assert stored == []
@@ -100,7 +102,7 @@ async def test_many_that_do_not_all_fit_say_what_is_stored(config: dict[str, Any
         assert stored == ["k10", "k10"]
         assert "; 2 of this call are stored" in str(error)
     quota: dict[str, Any] = {"quotas": [{"name": "personal", "scope_kinds": ["user"], "bytes": 1_000}]}
-    async with Memory(config, clock=clock, embedder="none", **quota) as memory:
+    async with Memory(shared_config, clock=clock, embedder="none", **quota) as memory:
         await memory.delete(scope=USER, key="k0")
         _, stored = await refuse(
             memory, [*drafts(1, content="x" * 2_000, **replacing), *drafts(20, **replacing)]

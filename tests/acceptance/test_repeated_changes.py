@@ -295,9 +295,9 @@ async def cut_off(*_: Any, **__: Any) -> Any:
 
 
 async def test_a_repeat_tells_others_of_an_edit_that_was_cut_off(
-    config: dict[str, Any], session: Session, monkeypatch: pytest.MonkeyPatch
+    shared_config: dict[str, Any], session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Memory(config | {"embedder": "none"}) as elsewhere:
+    async with Memory(shared_config | {"embedder": "none"}) as elsewhere:
         assert await window(elsewhere.session("talk")) == ["a", "b", "c", "d"]
         with monkeypatch.context() as patched:
             patched.setattr(Log, "tell_edit", cut_off)
