@@ -88,6 +88,10 @@ AMENDED = {
         "Only accents and optional points are stripped. Vowel signs, viramas and tone marks stay: they tell"
         " words apart."
     ),
+    "D75": (
+        "Age does not count if the question names a period, such as March 2026: the entries of that period"
+        " are asked for, and age put every newer entry before them."
+    ),
     "D102": (
         "Tags of a text that was edited while the advisor was asked are not added: they may say what was"
         " taken away."

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 
 from memory.policies.cues import expected_marks, intents
+from memory.policies.dates import Period, period_of
 from memory.policies.typos import apply_corrections
 from memory.ports.text import STOPWORDS, cut, query_words, stem
 
@@ -66,6 +68,10 @@ class Question:
     @cached_property
     def opening(self) -> str:
         return self.text[:OPENING]
+
+    def period(self, today: date) -> Period | None:
+        """Return the first period that the question names."""
+        return period_of(self.opening, today)
 
     @cached_property
     def cues(self) -> tuple[tuple[int, float], ...]:

@@ -141,7 +141,7 @@ with BlockingMemory("memory://", onward=lambda messages: []) as memory:
     print(blocked.distrusted_by, blocked.distrusted_at)
     admin.roll_back(source="web", dry_run=True)
     admin.trust(source="web")
-    print(admin.set_back(), admin.stats().set_back, admin.compare(told=tell), admin.reindex(told=tell))
+    print(admin.set_back(), admin.sweep().still_owed, admin.stats().set_back, admin.compare(told=tell), admin.reindex(told=tell))
     memory.admin.import_([], told=tell)
     print(memory.commands.schema(shape="openai"))
 

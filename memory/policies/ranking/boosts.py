@@ -21,10 +21,12 @@ def boost_multipliers(
 ) -> Mapping[str, Scores]:
     """Return the multipliers of each candidate's score by name.
 
-    The caller's types win over the question's intent.
+    The caller's types win over the question's intent. Age does not count if the
+    question names a period: what happened then is asked for.
     """
     wanted = frozenset(preferred.types) or (question.intents if preferred.intent else frozenset())
     ages, here = pool.fields["valid_from"], preferred.conversation_id
+    decays = preferred.age_decay and question.period(now.date()) is None
     return {
         "type": np.array([c.TYPE if kind in wanted else 1.0 for kind in pool.fields["type"]]),
         "tag": np.array(
@@ -35,11 +37,7 @@ def boost_multipliers(
         ),
         "age": np.array(
             [
-                (
-                    decay((now - at) / DAY, preferred)
-                    if preferred.age_decay and isinstance(at, datetime)
-                    else 1.0
-                )
+                decay((now - at) / DAY, preferred) if decays and isinstance(at, datetime) else 1.0
                 for at in ages
             ]
         ),

@@ -24,7 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.policies import text_features
-from memory.policies.dates import period_of
 from memory.policies.question import Question, mentioned_speakers
 from memory.policies.ranking import constants as c
 from memory.policies.ranking.relevance import Evidence
@@ -192,7 +191,7 @@ def _speaker_scores(question: Question, pool: CandidateColumns) -> Scores:
 
 def _date_scores(question: Question, pool: CandidateColumns, now: datetime) -> Scores:
     """Score the distance to the days that the question names; 0 if it names none."""
-    period = period_of(question.opening, now.date())
+    period = question.period(now.date())
     if period is None:
         return np.zeros(len(pool))
     days = [at.date() if isinstance(at, datetime) else None for at in pool.fields["valid_from"]]

@@ -382,6 +382,7 @@ def test_age_can_be_left_out_and_what_has_no_moment_has_no_age() -> None:
     old: dict[str, Any] = {"valid_from": [NOW - 1_000 * DAY, None]}
     assert _boosts(Preferences(), **old)["age"] == [0.5, 1.0]
     assert _boosts(Preferences(age_decay=False), **old)["age"] == [1.0, 1.0]
+    assert _boosts(Preferences(), "which alpaca in March 2024?", **old)["age"] == [1.0, 1.0]
 
 
 def test_the_callers_conversation_wins_close_calls_and_no_others() -> None:
