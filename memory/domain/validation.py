@@ -594,6 +594,9 @@ class ValidatedModel(BaseModel):
         except ValidationError as exc:
             raise _to_invalid_input(type(self), exc) from None
 
+    # In another model, and in `model_validate`, pydantic goes past this constructor.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
 
 def _to_invalid_input(model: type[BaseModel], exc: ValidationError) -> InvalidInput:
     errors = exc.errors(include_url=False, include_input=False)
