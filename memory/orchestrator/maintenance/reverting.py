@@ -31,7 +31,7 @@ from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.past_versions import kept_versions
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.versions import version_at
-from memory.policies.visibility import is_current, is_expired
+from memory.policies.visibility import is_current, is_expired, window_end
 from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
@@ -259,10 +259,12 @@ class SourceReverter:
         )
 
     def _retire(self, record: Record) -> Record | None:
-        now, start = self._placement.now(), record.fields["valid_from"]
+        now = self._placement.now()
+        start: Any = record.fields["valid_from"]
         if not is_current(record, now):
             return None
-        gone = apply_changes(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+        end = window_end(start, now, now)
+        gone = apply_changes(record, {"valid_to": end}, version=version_at(now, record.version))
         return replace(gone, body={**gone.body, TAKEN_BACK: True})
 
     # -- done --------------------------------------------------------------------------
