@@ -398,7 +398,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "to_openai openai as_openai": 'context.to("openai")',
         "to_anthropic anthropic as_anthropic": 'context.to("anthropic")',
         "to_langchain langchain as_langchain": 'context.to("langchain")',
-        "to_messages as_messages history": "context.messages",
+        "to_messages as_messages history int slice": "context.messages",
         "token_count n_tokens total tokens_total": "context.total_tokens",
         "text": "context.messages",
         "dropped truncated": "context.left_out",

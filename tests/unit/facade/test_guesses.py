@@ -428,6 +428,7 @@ async def test_a_subscript_is_answered_with_the_attribute(memory: Memory) -> Non
         (held["hit"], "text", "use hit.content"),
         (held["hit"], "relevance", "use hit.relevance"),
         (held["context"], "messages", "use context.messages"),
+        (held["context"], 0, "use context.messages"),
         (hits, "results", "use hits[0]"),
     ):
         with pytest.raises(TypeError, match="has no item") as caught:
