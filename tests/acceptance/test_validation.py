@@ -492,8 +492,8 @@ async def test_values_of_subclasses_become_plain_ones(memory: Memory) -> None:
         "tags": [Text("t")],
         "title": Text("T"),
     }
-    json = {Text("a"): [Text("b"), Real(1.5)]}
-    results = [
+    json: dict[str, Any] = {Text("a"): [Text("b"), Real(1.5)]}
+    results: list[Any] = [
         await memory.write(
             Text("tea"), **given, metadata=json, data=json, created_at=stamp, expires_at=Length(days=1)
         ),

@@ -10,6 +10,7 @@ only while it still has the version that was judged. So nothing is reverted twic
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -94,7 +95,7 @@ class SourceReverter:
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
     ) -> RevertReport:
         """Return the report that `run` would give now."""
-        wanted = self._revert_request(origins, since, erase, derived)
+        wanted = await self._revert_request(tenant, origins, since, erase, derived)
         found = [one async for one in self._affected_entries(tenant, wanted)]
         held = await self._erasure.holds.over([one.record for one in found if one.verdict.done == "erased"])
         told = [
@@ -121,7 +122,7 @@ class SourceReverter:
 
         If a store fails, the call raises, and a sweep does the rest.
         """
-        wanted = self._revert_request(origins, since, erase, derived, until)
+        wanted = await self._revert_request(tenant, origins, since, erase, derived, until)
         store, subject = self._placement.topology.archive, (tenant, str(wanted.until), *wanted.origins)
         data = {"tenant": tenant, **asdict(wanted), "origins": list(wanted.origins)}
         operation = new_operation(self._placement, TAKE_BACK, subject, data)
@@ -140,21 +141,24 @@ class SourceReverter:
         await end_operation("take_back.end", self._placement, operation, TAKE_BACK)
         return True
 
-    def _revert_request(
+    async def _revert_request(
         self,
+        tenant: str,
         origins: Sequence[str],
         since: datetime | None,
         erase: bool,
         derived: bool,
         until: datetime | None = None,
     ) -> RevertRequest:
-        return RevertRequest(
-            tuple(origins),
-            0 if since is None else micros(since),
-            self._placement.next_version() if until is None else micros(until),
-            erase,
-            derived,
-        )
+        """Return the request, until now or the newest version of a clock ahead."""
+        now = self._placement.next_version()
+        first, last = 0 if since is None else micros(since), now if until is None else micros(until)
+        for origin in origins if until is None else ():
+            for filters in _origin_filters(origin, now + 1):
+                with suppress(StoreError):  # the revert itself, once it is noted, says which one failed
+                    async for record in self._matching_entries(tenant, filters):
+                        last = max(last, record.version)
+        return RevertRequest(tuple(origins), first, last, erase, derived)
 
     # -- what is concerned -------------------------------------------------------------
 
