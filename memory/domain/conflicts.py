@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from memory.domain.corrections import explain_arguments
 from memory.domain.results import ResultMixin
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = Literal["keep", "supersede", "merge"]
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """The answer of `resolve`: what to do about conflicting entries.

@@ -64,6 +64,15 @@ def explain_guesses(kind: type[C]) -> type[C]:
     return kind
 
 
+def explain_arguments(kind: type[C]) -> type[C]:
+    """Make the constructor of a class name the right arguments, and nothing else of it.
+
+    It is for values that callers build, such as rules. Subclasses inherit it.
+    """
+    setattr(kind, "__init__", _with_explained_call(vars(kind)["__init__"]))  # noqa: B010 - mypy refuses it
+    return kind
+
+
 def explain_subscripts(kind: type[C]) -> type[C]:
     """Make `message["content"]` raise a `TypeError` that says `message.content`."""
 
@@ -214,8 +223,14 @@ def _binding_error(
         return None
     parameters = list(signature.parameters.values())[1:]
     by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    accepted = [*by_position, *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)]
+    accepted = [
+        *by_position,
+        *(f"*{p.name}" for p in parameters if p.kind is p.VAR_POSITIONAL),
+        *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
+    ]
     called, given = method.__qualname__, len(args) - 1
+    if method.__name__ == "__init__" and args:  # a subclass may inherit the constructor
+        called = f"{type(args[0]).__name__}.__init__"
     if unknown := [name for name in kwargs if name not in accepted]:
         return unknown_arguments(called, unknown, accepted, first=by_position[0] if by_position else None)
     example = f" Write {CALLS[called]}." if called in CALLS else ""

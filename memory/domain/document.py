@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import InvalidInput
 from memory.domain.results import Page, ResultMixin
 from memory.domain.scope import Scope
@@ -99,6 +100,7 @@ class CheckedValue:
         return self.value if self.form == "bytes" else _json_text(self.value).encode()
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class DocumentPut:
     """One put, for `Documents.apply` and `put_many`; see `Documents.put`."""
@@ -113,6 +115,7 @@ class DocumentPut:
     if_exists: IfDocumentExists = "replace"
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class DocumentDelete:
     """One deletion of a group, for `Documents.apply`; see `Documents.delete`."""

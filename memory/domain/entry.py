@@ -454,15 +454,6 @@ class ImportedDraft(EntryDraft):
         # an update may have emptied the content, and every stored entry can be imported
         return self
 
-    @model_validator(mode="after")
-    def _opens_before_it_closes(self) -> ImportedDraft:
-        start = self.valid_from or self.created_at
-        if self.valid_to is not None and start is not None and self.valid_to <= start:
-            raise InvalidInput(
-                "valid_to", "must be later than valid_from. Otherwise the entry is valid at no moment"
-            )
-        return self
-
 
 Draft = TypeVar("Draft", bound=EntryDraft)
 

@@ -30,7 +30,7 @@ from uuid import UUID
 
 from memory.domain import validation
 from memory.domain.corrections import did_you_mean, explain_guesses
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import InvalidInput, WrongArguments
 from memory.domain.scope import Scope
 
 if TYPE_CHECKING:
@@ -107,6 +107,13 @@ class Filter:
     """
 
     __slots__ = ()
+
+    def __init__(self, *args: object, **names: object) -> None:
+        raise WrongArguments(
+            "Filter",
+            "is not called. Write filter=Filter.metadata('price') < 3, or pass the dict itself as"
+            " filter={'metadata.price': {'$lt': 3}}",
+        )
 
     @staticmethod
     def metadata(*path: str) -> FieldPath:

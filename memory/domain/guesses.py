@@ -105,6 +105,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     # -- contents
     "text data memory message fact document value page_content body note": (
         ("content", '"Ada likes tea"'),
+        ("value", '{"theme": "dark"}'),
         _MESSAGE,
         ("query", '"what does Ada drink?"'),
     ),
@@ -200,9 +201,29 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     "k top_k topk n n_results num_results max_results size count top page_size top_n": (
         ("limit", "5"),
         ("last", "5"),
+        ("times", "5"),
     ),
-    "limit": (("last", "5", "budget=4_000 limits the tokens."), ("budget", "4_000")),
-    "max_tokens token_limit tokens token_budget max_token_limit max_context": (("budget", "4_000"),),
+    "limit": (
+        ("last", "5", "budget=4_000 limits the tokens."),
+        ("budget", "4_000"),
+        ("most", "40"),
+        ("entries", "10_000"),
+        ("count", "200"),
+        ("max_entries", "5"),
+        ("max_tokens", "8_000"),
+    ),
+    "max_entries max_items maximum max_size max_count": (("entries", "10_000"), ("count", "200")),
+    "max_messages max_turns": (("most", "40"),),
+    "max_tokens token_limit tokens token_budget max_token_limit max_context": (
+        ("budget", "4_000"),
+        ("max_tokens", "8_000"),
+    ),
+    "days hours minutes seconds duration age": (("length", '"7d"'), ("older_than", '"7d"')),
+    "min_confidence at_least minimum": (("least", "0.8"),),
+    "from_tier from_ source_tier": (("source", '"short"'),),
+    "to_tier dest destination target_tier": (("target", '"long"'),),
+    "condition conditions if_ rule": (("when", "OlderThan('7d')"),),
+    "args input parameters function_arguments": (("arguments", '\'{"city": "Porto"}\''),),
     "offset skip page start_after": (("cursor", "page.cursor"),),
     "where filters metadata_filter metadata_filters query_filter filter_dict search_filter expr": (
         _WHERE,
@@ -377,7 +398,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "to_openai openai as_openai": 'context.to("openai")',
         "to_anthropic anthropic as_anthropic": 'context.to("anthropic")',
         "to_langchain langchain as_langchain": 'context.to("langchain")',
-        "to_messages as_messages history": "context.messages",
+        "to_messages as_messages history int slice": "context.messages",
         "token_count n_tokens total tokens_total": "context.total_tokens",
         "text": "context.messages",
         "dropped truncated": "context.left_out",

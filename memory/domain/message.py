@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses, explain_subscripts
@@ -29,7 +29,7 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-class ToolCall(BaseModel):
+class ToolCall(validation.ValidatedModel):
     """A call of a tool by an assistant."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,7 +42,7 @@ class ToolCall(BaseModel):
 
 @explain_subscripts
 @explain_guesses
-class Message(BaseModel):
+class Message(validation.ValidatedModel):
     """One message. It is a copy: changing it changes no store.
 
     `content` is text, or a list of parts if it is more than text. Each part is an

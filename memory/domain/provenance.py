@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import InvalidInput
 from memory.domain.results import ResultMixin
 
@@ -24,6 +25,7 @@ metadata.
 """
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True, repr=False)
 class Provenance(ResultMixin):
     """The provenance that a writer gives for a memory.

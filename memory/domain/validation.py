@@ -6,6 +6,7 @@ name of the field.
 
 from __future__ import annotations
 
+import builtins
 import math
 import re
 import struct
@@ -25,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 from memory.domain.corrections import unknown_arguments, value_hint
 from memory.domain.errors import InvalidInput
 from memory.domain.model_errors import explain_error, path_text
-from memory.domain.time import EPOCH, moment
+from memory.domain.time import EPOCH, micros, moment
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -90,7 +91,7 @@ def text(
         raise InvalidInput(field, "must not hold a lone surrogate") from exc
     if max_bytes is not None and size > max_bytes:
         raise InvalidInput(field, f"exceeds {max_bytes} bytes ({size}){advice}")
-    return value
+    return str.__str__(value)  # a plain text of a subclass, such as an enum or NumPy's
 
 
 def record_id(field: str, value: object) -> str:
@@ -249,6 +250,13 @@ def _to_json_value(value: object) -> Any:
     return value
 
 
+def _type_name(value: object) -> str:
+    """Return the name of a type; with its module if Python has a type of that name."""
+    kind = type(value)
+    is_pythons = kind.__module__ != "builtins" and hasattr(builtins, kind.__name__)
+    return f"{kind.__module__}.{kind.__name__}" if is_pythons else kind.__name__
+
+
 class _Copy:
     """Copies JSON until it exceeds its size limit.
 
@@ -290,7 +298,9 @@ class _Copy:
             )
         if isinstance(value, float):
             self._take(20)
-            return value if math.isfinite(value) else self._instead_of(value, "must be a finite number")
+            return (
+                float(value) if math.isfinite(value) else self._instead_of(value, "must be a finite number")
+            )
         if depth > MAX_DEPTH or id(value) in self._inside:
             return self._instead_of(value, f"nests deeper than {MAX_DEPTH} levels")
         self._inside.add(id(value))
@@ -307,7 +317,7 @@ class _Copy:
             return [self._part(number, inner, depth) for number, inner in enumerate(value)]
         known = _to_json_value(value)
         if known is value:
-            return self._instead_of(value, f"has the type {type(value).__name__}; {_USE}")
+            return self._instead_of(value, f"has the type {_type_name(value)}; {_USE}")
         return self.of(known, depth)
 
     def _of_mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
@@ -457,7 +467,7 @@ def time(field: str, value: object) -> datetime:
     if value.utcoffset() is None:
         raise InvalidInput(field, "has no time zone. Add one, as in 2026-01-31T09:30:00Z")
     try:
-        return value.astimezone(UTC)
+        return moment(micros(value))  # a plain datetime of a subclass, such as pandas' Timestamp
     except OverflowError as exc:
         raise InvalidInput(field, "lies outside the years 1..9999 in UTC") from exc
 
@@ -487,7 +497,7 @@ def length(value: timedelta, field: str = "expires_at") -> timedelta:
     if not timedelta(0) < value <= LONGEST:
         kinds = "a moment, or a duration" if field == "expires_at" else "a duration"
         raise InvalidInput(field, f"must be {kinds} above zero and of at most {LONGEST.days} days")
-    return value
+    return timedelta(value.days, value.seconds, value.microseconds)
 
 
 def _parse_time(field: str, value: str) -> datetime:
@@ -593,6 +603,9 @@ class ValidatedModel(BaseModel):
             super().__init__(**values)
         except ValidationError as exc:
             raise _to_invalid_input(type(self), exc) from None
+
+    # In another model, and in `model_validate`, pydantic goes past this constructor.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
 
 def _to_invalid_input(model: type[BaseModel], exc: ValidationError) -> InvalidInput:

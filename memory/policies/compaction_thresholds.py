@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.window import TokenThreshold, split_by_policy, turns
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class MessageThreshold:
     """Compact a window of more than `most` messages down to its last `keep_last`.
@@ -36,6 +38,7 @@ class MessageThreshold:
         object.__setattr__(self, "keep_last", _resolve_keep_last(self.most, self.keep_last))
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class TurnThreshold:
     """Compact a window of more than `most` turns down to its last `keep_last`.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import InvalidInput
 from memory.policies.record_facts import Fields, Measure, RecordFacts
 from memory.ports.query import And, Condition, Or
@@ -113,6 +114,7 @@ def walk_conditions(condition: RuleCondition) -> Iterator[RuleCondition]:
         yield from walk_conditions(part)
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class AllOf(RuleCondition):
     """True if all conditions in `of` are true. `of` has at least one."""
@@ -150,6 +152,7 @@ class AllOf(RuleCondition):
         return self.of
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class AnyOf(RuleCondition):
     """True if at least one condition in `of` is true. `of` has at least one."""
@@ -187,6 +190,7 @@ class AnyOf(RuleCondition):
         return self.of
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class NoneOf(RuleCondition):
     """True if the condition in `part` is false."""

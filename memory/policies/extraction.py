@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.advisor_prompts import in_one_line
@@ -25,6 +26,7 @@ OPENING = "Extract facts from the following transcript:"
 """The beginning of the prompt for a model that extracts facts."""
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class ExtractedFact:
     """A fact that was extracted from messages."""
@@ -33,6 +35,7 @@ class ExtractedFact:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class EveryTurn:
     """Saves after each turn."""
@@ -40,6 +43,7 @@ class EveryTurn:
     turns: int = field(default=1, init=False)
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class EveryNTurns:
     """Saves after every `turns` turns."""
@@ -51,6 +55,7 @@ class EveryNTurns:
             raise InvalidInput("turns", "must be a positive integer")
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
     """Leaves out parts of messages before extraction, by kind.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.message_importance import duplicates, importance
@@ -32,6 +33,7 @@ _SENTENCE_CHARS = 200
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
     """Settings that say when a list is compacted, and how far.

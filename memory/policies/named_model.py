@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from memory.domain import validation
+from memory.domain.corrections import unknown_arguments
 from memory.domain.errors import InvalidInput
 from memory.domain.model_errors import explain_error
 
@@ -37,15 +38,14 @@ class NamedModel(BaseModel):
 
     @classmethod
     def _to_invalid_input(cls, exc: ValidationError, name: object) -> InvalidInput:
-        first = exc.errors(include_url=False, include_input=False)[0]
+        errors = exc.errors(include_url=False, include_input=False)
+        if unknown := [str(one["loc"][0]) for one in errors if one["type"] == "extra_forbidden"]:
+            return unknown_arguments(cls.__name__, unknown, cls.model_fields)
+        first = errors[0]
         inner = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
         refused = first.get("ctx", {}).get("error")
         if isinstance(refused, InvalidInput):
             return refused if "." in refused.field else InvalidInput(cls.path(name, inner), refused.problem)
-        if first["type"] == "extra_forbidden":
-            return InvalidInput(
-                cls.path(name, inner), f"there is no such field (known: {', '.join(cls.model_fields)})"
-            )
         return InvalidInput(cls.path(name, inner), explain_error(first))
 
     @classmethod

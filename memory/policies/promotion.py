@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias, get_args
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.entry import Entry, EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, ScopeKind
@@ -207,6 +208,7 @@ class PromotionRule(NamedModel):
         return f"on {self.on.replace('_', ' ')}, {goes}: {asked}"
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The tier that an entry moves to, and why.

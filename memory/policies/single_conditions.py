@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
@@ -44,6 +45,7 @@ class SingleCondition(RuleCondition):
     def _table_value(self) -> Any: ...
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class _Since(SingleCondition):
     """True once a length of time has passed since a moment of the record."""
@@ -113,6 +115,7 @@ class IdleFor(_Since):
         return max(facts.created_at, facts.updated_at)
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class AccessCountAtLeast(SingleCondition):
     """True of records that were read at least `times` times.
@@ -145,6 +148,7 @@ class AccessCountAtLeast(SingleCondition):
         return self.times
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class ConfidenceAtLeast(SingleCondition):
     """True of records with a confidence of at least `least`.
@@ -183,6 +187,7 @@ class ConfidenceAtLeast(SingleCondition):
         return self.least
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class _OneOf(SingleCondition):
     """True of records with a fact that is one of `names` (one or more)."""
@@ -276,6 +281,7 @@ class TenantIs(_OneOf):
         return validation.identifier(cls.key, name)
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class ScopeExceeds(RuleCondition):
     """True of records beyond the newest `count`, `bytes` or `tokens` of their scope.

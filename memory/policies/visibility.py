@@ -75,6 +75,15 @@ def is_current(record: Record, now: datetime) -> bool:
     return end is None or now < end  # type: ignore[operator]
 
 
+def window_end(start: datetime, at: datetime, now: datetime) -> datetime:
+    """Return when the validity from `start` ends, if it is ended for the time `at`.
+
+    It ends no earlier than it starts. A start in the future comes from a clock that is
+    ahead. Then it ends at `at`, before its start, so that reads hide it at once.
+    """
+    return at if start > now else max(start, at)
+
+
 def is_active(record: Record, at: datetime, now: datetime) -> bool:
     """Return whether the validity includes the time `at`."""
     start: Any = record.fields["valid_from"]

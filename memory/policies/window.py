@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Literal, TypeAlias
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import responses
@@ -529,6 +530,7 @@ def _first_of_user(it: MessageArrangement, kept: Set[int]) -> int:
     return next((n for n in sorted(kept) if _is_users(it.messages[it.blocks[n][0]])), 0)
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class TokenThreshold:
     """Compact a window once it takes `share` of the tokens that a model has for input.

@@ -80,6 +80,26 @@ async def test_deleting_a_task_leaves_its_parts_and_frees_its_id(memory: Memory)
         await session.tasks.save("whole")
 
 
+async def test_a_task_is_no_part_of_itself(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.tasks.save("a")
+    await session.tasks.save("b", parent_id="a")
+    await session.tasks.save("c", parent_id="b")
+    await session.tasks.save("e", parent_id="d")  # d does not exist yet
+    for task, parent in [("a", "a"), ("a", "b"), ("a", "c"), ("b", "c"), ("d", "e"), ("new", "new")]:
+        with pytest.raises(InvalidInput, match="a part of itself") as refused:
+            await session.tasks.save(task, title="moved", parent_id=parent)
+        assert refused.value.field == "parent_id"
+    for circle in [{"a": "a"}, {"a": "b", "b": "a"}, {"b": "a", "c": "b", "a": "c"}]:
+        with pytest.raises(InvalidInput, match="a part of itself"):
+            await session.tasks.replace_all([{"id": one, "parent_id": of} for one, of in circle.items()])
+    assert await tasks(session) == ["a", "b", "c", "e"]
+    assert (await session.tasks.save("c", parent_id="a")).parent_id == "a"
+    assert (await session.tasks.save("b", parent_id="c")).parent_id == "c"
+    turned = [{"id": "a", "parent_id": "b"}, {"id": "b"}]
+    assert [task.parent_id for task in await session.tasks.replace_all(turned)] == ["b", None]
+
+
 @pytest.mark.behaviour("B63")
 async def test_all_tasks_are_replaced_at_once(memory: Memory, clock: Clock) -> None:
     session = memory.session("s1")

@@ -330,6 +330,20 @@ async def _said(memory: Memory) -> list[tuple[Any, ...]]:
     )
 
 
+async def test_what_a_clock_ahead_of_ours_wrote_is_reverted_too(memory: Memory, clock: Clock) -> None:
+    kept = await memory.write("Ada drinks tea", scope="user:ada", source="mail")
+    there, clock.moment = clock.moment, clock.moment + HOUR
+    bad = await memory.write("Ada drinks bleach", scope="user:ada", source=WEB)
+    await memory.update(kept.id, content="Ada drinks ink", source=WEB)
+    clock.moment = there
+    planned = await memory.admin.revert_source(source=WEB, dry_run=True)
+    report = await memory.admin.revert_source(source=WEB)
+    assert report.of("retired") == planned.of("retired") == [bad.id]
+    assert report.of("restored") == planned.of("restored") == [kept.id]
+    assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada drinks tea"]
+    assert (await memory.admin.revert_source(source=WEB)).entries == []
+
+
 @pytest.mark.parametrize("erase", [False, True], ids=["retired", "erased"])
 async def test_after_a_roll_back_the_rest_is_as_if_it_had_never_written(
     memory: Memory, clock: Clock, erase: bool

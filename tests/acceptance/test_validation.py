@@ -4,6 +4,7 @@ is touched, and nothing is stored.
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Awaitable, Callable
 from datetime import date, datetime, timedelta, timezone, tzinfo
@@ -464,3 +465,44 @@ async def test_what_is_no_id_of_a_scope_is_refused_by_the_name_of_that_id(memory
     if wrong is not None:
         with pytest.raises(InvalidInput, match=r"^session_id: must be text"):
             await memory.retrieve(USER, include_narrower=True, session_id=wrong)
+
+
+class Text(str):
+    """A text of a subclass, such as an enum's or NumPy's."""
+
+
+class Real(float):
+    """A number of a subclass, such as NumPy's."""
+
+
+class Stamp(datetime):
+    """A moment of a subclass, such as pandas' or pendulum's."""
+
+
+class Length(timedelta):
+    """A duration of a subclass, such as pandas'."""
+
+
+async def test_values_of_subclasses_become_plain_ones(memory: Memory) -> None:
+    session = memory.session(Text("s1"), user=Text("ada"))
+    stamp = Stamp(2025, 1, 31, 9, 30, tzinfo=timezone(timedelta(hours=2)))
+    given: dict[str, Any] = {
+        "scope": Text("user:ada"),
+        "key": Text("k"),
+        "tags": [Text("t")],
+        "title": Text("T"),
+    }
+    json: dict[str, Any] = {Text("a"): [Text("b"), Real(1.5)]}
+    results: list[Any] = [
+        await memory.write(
+            Text("tea"), **given, metadata=json, data=json, created_at=stamp, expires_at=Length(days=1)
+        ),
+        *await memory.write_many([{**given, "key": Text("l"), "content": Text("tea"), "expires_at": stamp}]),
+        await memory.update(scope=Text("user:ada"), key=Text("k"), content=Text("Tea"), metadata=json),
+        await session.append({"role": "user", "content": Text("tea"), "metadata": json, "at": stamp}),
+        await session.tasks.save(Text("t1"), title=Text("T"), metadata=json),
+        await memory.documents.put(Text("user:ada"), Text("d"), json, metadata=json),
+    ]
+    for result in results:
+        assert __name__.encode() not in pickle.dumps(result), result  # pickles name all classes
+    assert results[0].created_at == stamp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,28 @@ async def test_an_entry_invalidated_now_is_hidden_now(memory: Memory, clock: Clo
     assert past is not None
     assert past.valid_to is not None
     assert between < past.valid_to <= clock.moment
+
+
+@pytest.mark.behaviour("D22", "D24")
+@SCOPES
+async def test_what_a_clock_ahead_of_ours_wrote_is_hidden_as_soon_as_it_is_retired(
+    memory: Memory, clock: Clock, scope: Scope, tmp_path: Path
+) -> None:
+    there, clock.moment = clock.moment, clock.moment + HOUR
+    old = [await memory.write(f"window {n}", scope=scope) for n in range(2)]
+    clock.moment = there
+    assert await memory.entries.invalidate(old[0].id) is True
+    new = await memory.write("door", scope=scope, supersedes=old[1].id)
+    for _ in range(3):
+        assert await memory.get_many([entry.id for entry in old]) == [None] * 2
+        assert [entry.id for entry in await memory.retrieve(scope)] == [new.id]
+        assert [hit.id for hit in await memory.search("window door", scope=scope)] == [new.id]
+        clock.moment += HOUR
+    exported = [line async for line in memory.admin.export()]
+    async with Memory(tmp_path / "other.db", clock=clock, embedder="none") as other:
+        await other.admin.import_(exported, same_ids=True)
+        assert len(await other.browse(include_retired=True)) == 3
+        assert [entry.id for entry in await other.retrieve(scope)] == [new.id]
 
 
 @pytest.mark.behaviour("D22", "D24")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from memory.domain import validation
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
 from memory.orchestrator.storage.callbacks import invoke
@@ -41,6 +42,7 @@ EVERY_FIFTH = EveryNTurns(5)
 WITHOUT_TOOLS = MessageFilter()
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class Extraction:
     """Settings of when and how a store receives messages.
@@ -77,6 +79,7 @@ class Extraction:
             raise InvalidInput("extractor", "must be a function of messages and a context")
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class ModelExtractor:
     """Extract facts from messages with a model.

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from memory.domain import validation
 from memory.domain.agent_results import StoreEntry
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import ForkedProcess, InvalidInput
 from memory.facade.arguments import length
 from memory.facade.search_options import least_relevance
@@ -32,6 +33,7 @@ QUERY_CHARS = 4_000
 """The maximum number of characters of a query. Users may paste long texts."""
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class Injection:
     """Settings of how memory is shown to a model.

@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 from memory.agents.manager.stores import content_of
 from memory.domain import validation
 from memory.domain.agent_results import StoreEntry
+from memory.domain.corrections import explain_arguments
 from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.ports.local_paths import absolute_path
 
@@ -57,6 +58,7 @@ class _Text:
     at: float
 
 
+@explain_arguments
 class JsonStore:
     """A store in one JSON file, or in memory without a path.
 
@@ -168,6 +170,7 @@ class JsonStore:
         _replace(self._path, json.dumps(records, indent=2, ensure_ascii=False) + "\n")
 
 
+@explain_arguments
 class MarkdownStore:
     """Notes in a folder, one Markdown file for each distinct first line.
 

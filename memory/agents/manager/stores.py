@@ -13,6 +13,7 @@ from memory.agents.manager.extraction import Extraction, resolve_extraction
 from memory.domain import validation
 from memory.domain.agent_results import StoreEntry
 from memory.domain.conflicts import ConflictReport
+from memory.domain.corrections import explain_arguments
 from memory.domain.entry import Entry
 from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
@@ -61,6 +62,7 @@ class MemoryStore:
         return ()
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class NamedStore:
     """A store with its name and settings.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory.domain.corrections import explain_guesses
+from memory.domain.corrections import explain_arguments, explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.orchestrator.storage.callbacks import invoke
@@ -87,6 +87,7 @@ ADD = (
 )
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class SearchTool:
     """Settings of the tool that searches.
@@ -99,6 +100,7 @@ class SearchTool:
     stores: Sequence[Any] | None = None
 
 
+@explain_arguments
 @dataclass(frozen=True, slots=True)
 class AddTool:
     """Settings of the tool that adds entries.

@@ -15,7 +15,7 @@ from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of_session
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.tasks.tasks import TaskDraft
+from memory.orchestrator.conversations.tasks.tasks import TaskDraft, part_of_itself
 from memory.orchestrator.storage.requests import RequestMark
 from memory.ports.query import Condition, Eq, IsNull
 
@@ -61,7 +61,8 @@ class Tasks:
         Args:
             status: `"pending"`, `"in_progress"`, `"completed"`, `"failed"` or
                 `"cancelled"`.
-            parent_id: The task that this one is part of. It need not exist.
+            parent_id: The task that this one is part of. It need not exist. It must be
+                neither this task nor a part of it.
             request_id: As in `Memory.write`. A repeat saves nothing, and returns the
                 task as it is now.
 
@@ -80,6 +81,7 @@ class Tasks:
         async def save(mark: RequestMark | None) -> Task:
             async with conversations.in_call_order(tenant, session, "task", [draft.id]):
                 held = await self._conversation(mark)
+                await conversations.tasks.refuse_circle(held.log, draft)
                 return await conversations.tasks.save(
                     held.log, draft, held.user, mark, claims=not self._access.hides
                 )
@@ -188,6 +190,7 @@ class Tasks:
         drafts = [self._draft_of(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two tasks have the same id. Change one of them")
+        _refuse_circles(drafts)
         engine, tenant = self._access.engine, self._access.tenant
         asked = {"tasks": [asdict(draft) for draft in drafts]}
         request = request_of_session("session.tasks.replace_all", tenant, self._session_id, request_id, asked)
@@ -216,7 +219,7 @@ def _check_task(**given: Any) -> TaskDraft:
     for name in given.keys() - _TAKEN:
         raise InvalidInput(name, f"is not a field of a task. Fields: {', '.join(sorted(_TAKEN))}")
     parent, result, metadata = given.get("parent_id"), given.get("result"), given.get("metadata")
-    return TaskDraft(
+    draft = TaskDraft(
         id=validation.identifier("task_id", given["id"]),
         title=validation.text("title", given.get("title", ""), max_bytes=MAX_TITLE_BYTES),
         status=validation.one_of("status", given.get("status", "pending"), TASK_STATUSES),
@@ -224,3 +227,17 @@ def _check_task(**given: Any) -> TaskDraft:
         result=None if result is None else validation.text("result", result, max_bytes=MAX_RESULT_BYTES),
         metadata=validation.json_object("metadata", {} if metadata is None else metadata),
     )
+    _refuse_circles([draft])
+    return draft
+
+
+def _refuse_circles(drafts: Sequence[TaskDraft]) -> None:
+    """Raise `InvalidInput` if one of these tasks is a part of itself by the others."""
+    parents = {draft.id: draft.parent_id for draft in drafts}
+    for start in parents:
+        above, seen = parents[start], set[str]()
+        while above is not None and above not in seen:
+            if above == start:
+                raise part_of_itself(start)
+            seen.add(above)
+            above = parents.get(above)

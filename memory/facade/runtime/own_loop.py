@@ -17,6 +17,7 @@ from typing import Any, Never, Self
 from memory.domain.corrections import as_coroutine_function
 from memory.domain.errors import InvalidInput
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.handles import copies_are_the_handle
 from memory.facade.runtime.loop_thread import LoopThread
 from memory.facade.runtime.proxies import (
     CONTEXT,
@@ -49,6 +50,7 @@ class OwnLoopProxy(Proxy):
         return self._handed_out(getattr(self._original, name))
 
 
+@copies_are_the_handle
 class LoopBound:
     """The base class of classes whose objects a caller makes.
 

@@ -14,6 +14,7 @@ import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from memory.facade.runtime.handles import copies_are_the_handle
 from memory.facade.runtime.loop_thread import LoopThread
 
 READ_AHEAD = 0.001
@@ -24,6 +25,7 @@ CONTEXT = ("__aenter__", "__aexit__", "__call__")
 """The special methods that a proxy has."""
 
 
+@copies_are_the_handle
 class Proxy:
     """The base class of proxies. A proxy holds the original and the loop of its calls.
 

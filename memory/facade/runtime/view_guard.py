@@ -28,6 +28,7 @@ from memory.domain.corrections import as_coroutine_function
 from memory.domain.errors import Forbidden, InvalidInput, PartialWrite, QuotaExceeded
 from memory.domain.view import View
 from memory.facade.arguments import scope_or_subtree
+from memory.facade.runtime.handles import copies_are_the_handle
 from memory.facade.runtime.view_results import hide_outside
 from memory.orchestrator.conversations.window.reads import lends_reads
 
@@ -138,7 +139,7 @@ def guard_calls(kind: type[C]) -> type[C]:
             raise TypeError(f"{called} has no line in memory.facade.runtime.view_guard.CALLS. Add one")
         if CALLS[called] is not ViewCall.LOCAL:
             setattr(kind, name, _with_guard(called, member))
-    return kind
+    return copies_are_the_handle(kind)
 
 
 def check_call(view: View, called: str) -> None:

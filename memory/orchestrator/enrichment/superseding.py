@@ -272,7 +272,7 @@ class SupersedeWriter:
         retired, origins = list[OutboxRecord](), all_in(one.record.fields)
         for old in olds:
             gone = apply_changes(
-                old, retired_at(old, write.at, origins), version=version_at(now, old.version)
+                old, retired_at(old, write.at, origins, now=now), version=version_at(now, old.version)
             )
             settles = frozenset[str]()
             with suppress(NotFound):  # then it is undone, as its source was deleted
@@ -361,5 +361,5 @@ class SupersedeWriter:
         except NotFound:
             return False
         start: Any = there.fields["valid_from"]
-        ended: bool = there.fields.get("valid_to") == max(start, at)
+        ended: bool = there.fields.get("valid_to") in (at, max(start, at))
         return ended

@@ -49,7 +49,7 @@ from memory.orchestrator.storage.requests import RequestMark
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES, is_unconfirmed
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
-from memory.policies.visibility import is_active, is_current, is_expired, was_stored
+from memory.policies.visibility import is_active, is_current, is_expired, was_stored, window_end
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
@@ -396,7 +396,8 @@ class Entries:
                 raise InvalidInput(
                     "when", "must be later than valid_from. Otherwise the entry is valid at no moment"
                 )
-            return {"valid_to": when or max(start, now), **({"origins": list(origins)} if origins else {})}
+            end = when or window_end(start, now, now)
+            return {"valid_to": end, **({"origins": list(origins)} if origins else {})}
 
         try:
             await self._change(tenant, entry_id, ends, consistency, request, expected=expected)
@@ -462,8 +463,8 @@ class Entries:
     ) -> bool:
         """End the entry's validity at a moment, which may be in the past.
 
-        If the validity starts later than that moment, it ends at its start. An end
-        later than that moment is brought forward.
+        If the validity starts later than that moment, it ends at its start; see
+        `window_end`. An end later than that moment is brought forward.
 
         Args:
             version: Only retire this version.
@@ -474,7 +475,7 @@ class Entries:
         """
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
-            change = retired_at(record, at, origins)
+            change = retired_at(record, at, origins, now=now)
             if version not in (None, record.version) or change["valid_to"] == record.fields.get("valid_to"):
                 raise NotFound(entry_id)
             return change
@@ -728,12 +729,13 @@ def check_expected_version(record: Record, expected: int | None) -> None:
         raise version_conflict(f"entry {record.key.id}", expected, record.version, record.key.id)
 
 
-def retired_at(record: Record, at: datetime, origins: Sequence[str] = ()) -> dict[str, Any]:
+def retired_at(record: Record, at: datetime, origins: Sequence[str] = (), *, now: datetime) -> dict[str, Any]:
     """Return the change that retires a superseded entry.
 
     The change records the origins of the superseding entry. An earlier end of the
     validity window stays.
     """
     start: Any = record.fields["valid_from"]
-    end: Any = record.fields.get("valid_to")
-    return {"valid_to": max(start, at) if end is None else min(end, max(start, at)), "origins": list(origins)}
+    before: Any = record.fields.get("valid_to")
+    end = window_end(start, at, now)
+    return {"valid_to": end if before is None else min(before, end), "origins": list(origins)}

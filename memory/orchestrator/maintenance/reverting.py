@@ -10,6 +10,7 @@ only while it still has the version that was judged. So nothing is reverted twic
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -31,7 +32,7 @@ from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.past_versions import kept_versions
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.versions import version_at
-from memory.policies.visibility import is_current, is_expired
+from memory.policies.visibility import is_current, is_expired, window_end
 from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
@@ -94,7 +95,7 @@ class SourceReverter:
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
     ) -> RevertReport:
         """Return the report that `run` would give now."""
-        wanted = self._revert_request(origins, since, erase, derived)
+        wanted = await self._revert_request(tenant, origins, since, erase, derived)
         found = [one async for one in self._affected_entries(tenant, wanted)]
         held = await self._erasure.holds.over([one.record for one in found if one.verdict.done == "erased"])
         told = [
@@ -121,7 +122,7 @@ class SourceReverter:
 
         If a store fails, the call raises, and a sweep does the rest.
         """
-        wanted = self._revert_request(origins, since, erase, derived, until)
+        wanted = await self._revert_request(tenant, origins, since, erase, derived, until)
         store, subject = self._placement.topology.archive, (tenant, str(wanted.until), *wanted.origins)
         data = {"tenant": tenant, **asdict(wanted), "origins": list(wanted.origins)}
         operation = new_operation(self._placement, TAKE_BACK, subject, data)
@@ -140,21 +141,24 @@ class SourceReverter:
         await end_operation("take_back.end", self._placement, operation, TAKE_BACK)
         return True
 
-    def _revert_request(
+    async def _revert_request(
         self,
+        tenant: str,
         origins: Sequence[str],
         since: datetime | None,
         erase: bool,
         derived: bool,
         until: datetime | None = None,
     ) -> RevertRequest:
-        return RevertRequest(
-            tuple(origins),
-            0 if since is None else micros(since),
-            self._placement.next_version() if until is None else micros(until),
-            erase,
-            derived,
-        )
+        """Return the request, until now or the newest version of a clock ahead."""
+        now = self._placement.next_version()
+        first, last = 0 if since is None else micros(since), now if until is None else micros(until)
+        for origin in origins if until is None else ():
+            for filters in _origin_filters(origin, now + 1):
+                with suppress(StoreError):  # the revert itself, once it is noted, says which one failed
+                    async for record in self._matching_entries(tenant, filters):
+                        last = max(last, record.version)
+        return RevertRequest(tuple(origins), first, last, erase, derived)
 
     # -- what is concerned -------------------------------------------------------------
 
@@ -259,10 +263,12 @@ class SourceReverter:
         )
 
     def _retire(self, record: Record) -> Record | None:
-        now, start = self._placement.now(), record.fields["valid_from"]
+        now = self._placement.now()
+        start: Any = record.fields["valid_from"]
         if not is_current(record, now):
             return None
-        gone = apply_changes(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+        end = window_end(start, now, now)
+        gone = apply_changes(record, {"valid_to": end}, version=version_at(now, record.version))
         return replace(gone, body={**gone.body, TAKEN_BACK: True})
 
     # -- done --------------------------------------------------------------------------

@@ -268,10 +268,8 @@ def _boundary(g: Generator, run: Run, tenant: str) -> Drawn | None:
 
 def _task(g: Generator) -> dict[str, Any]:
     task = {"title": g.text("task"), "status": g.chance.choice(("pending", "completed"))}
-    return {
-        "task": f"t{g.chance.randrange(3)}",
-        "says": task | ({"parent_id": "t0"} if g.chance.random() < 0.3 else {}),
-    }
+    name, is_part = f"t{g.chance.randrange(3)}", g.chance.random() < 0.3
+    return {"task": name, "says": task | ({"parent_id": "t0"} if is_part and name != "t0" else {})}
 
 
 def _run(g: Generator) -> dict[str, Any]:

@@ -98,7 +98,7 @@ MUTATIONS: dict[str, Mutation] = {
         superseding, "SupersedeWriter._supersede", 'moment(data["at"])', "self._placement.now()"
     ),
     "an-end-is-put-off": Mutation(
-        entries, "retired_at", "max(start, at) if end is None else min(end, max(start, at))", "max(start, at)"
+        entries, "retired_at", "end if before is None else min(before, end)", "end"
     ),
     "a-candidate-is-newer-than-the-entry": Mutation(
         conflicts, "ConflictDetector._near", " and one.created_at < new.created_at", ""

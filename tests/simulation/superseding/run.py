@@ -150,15 +150,10 @@ class Run(World):
             for write in self.writes
             if row.key.id in (write.shown if write.named is None else write.named)
         ]
-        by = [
-            write
-            for write in by
-            if end
-            == max(
-                _moment(row, "valid_from"),
-                self.born.get(write.entry_id, datetime.max.replace(tzinfo=end.tzinfo)),
-            )
-        ]
+        start = _moment(row, "valid_from")
+        moments = {write.entry_id: self.born[write.entry_id] for write in by if write.entry_id in self.born}
+        # A start may lie in the future of a clock that is behind: then the end is before it.
+        by = [write for write in by if (at := moments.get(write.entry_id)) and end in (at, max(start, at))]
         if not by:
             self.broken.append(f"{row.key.id} ended at {end}, which is the moment of nothing that stands")
         elif not any(

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -32,7 +33,8 @@ from memory import (
 from memory.domain import corrections, guesses
 from memory.domain.message import CHANGEABLE, Role
 from memory.domain.relation import Relation, RelationPage
-from memory.domain.search_results import EntryPage, SearchResult
+from memory.domain.results import ResultMixin
+from memory.domain.search_results import EntryPage, Results, SearchResult
 from memory.domain.session import (
     Compaction,
     Context,
@@ -262,6 +264,60 @@ async def test_no_guess_is_accepted_silently_and_no_store_is_written_to(memory: 
     assert (await memory.sessions.list()).sessions == []
 
 
+BUILT: list[tuple[Callable[..., Any], str, str]] = [
+    (library.Quota, "limit", "Use entries: Quota(..., entries=10_000)."),
+    (library.Quota, "entrys", "Did you mean entries=?"),
+    (library.RetentionRule, "condition", "Use when: RetentionRule("),
+    (library.PromotionRule, "from_tier", 'source="short"'),
+    (library.PromotionRule, "tag", 'tags=["home"]'),
+    (library.OlderThan, "days", 'Use length: OlderThan("7d")'),
+    (library.IdleFor, "days", 'Use length: IdleFor("7d")'),
+    (library.HasTag, "tag", "Accepted: *names."),
+    (library.AccessCountAtLeast, "count", "Use times: AccessCountAtLeast(5)"),
+    (library.ScopeExceeds, "max_entries", "count=200"),
+    (library.MessageThreshold, "max_messages", "Use most: MessageThreshold(40)"),
+    (library.TokenThreshold, "limit", "Use max_tokens: TokenThreshold(8_000)"),
+    (library.CompactionSettings, "summarizer", "Use summarise"),
+    (library.DocumentPut, "ttl", "expires_in=timedelta(hours=1)"),
+    (library.DocumentPut, "data", "value="),
+    (library.DocumentDelete, "id", 'key="note-1"'),
+    (library.Provenance, "user_id", "Accepted: source, agent, run"),
+    (library.ExtractedFact, "text", "Use content"),
+    (library.NamedStore, "description_", "Did you mean description=?"),
+    (library.Filter, "metadata", "filter=Filter.metadata('price') < 3"),
+    (library.ToolCall, "args", "Use arguments"),
+    (Message, "text", "Use content"),
+]
+"""Each value that callers build with one wrong argument, and the text of the error."""
+
+
+def test_a_guessed_argument_of_a_value_is_answered_with_the_right_one() -> None:
+    for build, wrong, right in BUILT:
+        with pytest.raises(WrongArguments) as caught:
+            build(**{wrong: "x"})
+        assert right in str(caught.value), (build, wrong, str(caught.value))
+
+
+def _is_built_by_callers(kind: object) -> bool:
+    """Whether a public class is a value that callers build, and no result or error."""
+    return (
+        isinstance(kind, type)
+        and not issubclass(kind, BaseException | Enum | dict)
+        and not (issubclass(kind, ResultMixin | Results) and kind is not library.Provenance)
+        and not getattr(kind, "_is_protocol", False)
+        and not inspect.isabstract(kind)
+        and kind not in (Entry, library.MemoryStore, library.RecordFacts, library.ExitedMessages)
+    )
+
+
+@pytest.mark.parametrize("name", vars(library)["__all__"])
+def test_no_public_class_answers_a_wrong_argument_with_a_plain_type_error(name: str) -> None:
+    kind = getattr(library, name)
+    if _is_built_by_callers(kind):
+        with pytest.raises((InvalidInput, library.ConfigError)):
+            kind(unknown_name=1)
+
+
 async def test_no_store_is_asked() -> None:
     closed = Memory("memory://", accept_loss=True)  # whatever asks a store raises NotOpen
     for label, call in calls_of(closed).items():
@@ -372,6 +428,7 @@ async def test_a_subscript_is_answered_with_the_attribute(memory: Memory) -> Non
         (held["hit"], "text", "use hit.content"),
         (held["hit"], "relevance", "use hit.relevance"),
         (held["context"], "messages", "use context.messages"),
+        (held["context"], 0, "use context.messages"),
         (hits, "results", "use hits[0]"),
     ):
         with pytest.raises(TypeError, match="has no item") as caught:
@@ -597,7 +654,10 @@ def public_parameters() -> dict[str, list[Any]]:
     """The parameters of all public calls, by name, with their types."""
     found: dict[str, list[Any]] = {}
     kinds = [kind for kind in corrections._CLASSES.values() if kind.__module__.startswith("memory.facade")]
-    for kind in [*kinds, library.EntryDraft]:
+    built = [getattr(library, name) for name in vars(library)["__all__"]]
+    for kind in [*kinds, *filter(_is_built_by_callers, built)]:
+        for parameter in inspect.signature(kind).parameters if kind not in kinds else ():
+            found.setdefault(parameter, [])
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_") or name == "__init__":
                 try:

@@ -261,8 +261,8 @@ MUTATIONS: dict[str, tuple[Story, Mutation]] = {
         Mutation(
             superseding,
             "SupersedeWriter._write_at_once",
-            "retired_at(old, write.at, origins)",
-            "retired_at(old, write.at)",
+            "retired_at(old, write.at, origins, now=now)",
+            "retired_at(old, write.at, now=now)",
         ),
     ),
     "who-superseded-is-not-noted": (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.errors import Conflict
+from memory.domain.errors import Conflict, InvalidInput
 from memory.domain.task import Task, TaskPage
 from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.log.log import Log
@@ -114,6 +114,18 @@ class Tasks:
                 request=request,
             )
         )
+
+    async def refuse_circle(self, log: Log, draft: TaskDraft) -> None:
+        """Raise `InvalidInput` if the new parent of a task is a part of the task."""
+        above, seen = draft.parent_id, set[str]()
+        while above is not None and above not in seen:
+            seen.add(above)
+            key = self._beside.key(log.life.tenant, log.life.scope, above)
+            stored = await self._beside.fetch_stored(key)
+            fields: Mapping[str, Any] = stored.fields if isinstance(stored, Record) else {}
+            above = fields.get("parent_id")
+            if above == draft.id:
+                raise part_of_itself(draft.id)
 
     async def get(self, log: Log, task_id: str) -> Task | None:
         record = await self._beside.get(log, task_id)
@@ -268,6 +280,14 @@ class Tasks:
         async for page in self._placement.pages("claims.find", self._placement.topology.archive, query):
             for head in page.heads:
                 await self._unclaim(head.key, head.version)
+
+
+def part_of_itself(task_id: str) -> InvalidInput:
+    """Return the error for a task that would be its own parent, directly or not."""
+    return InvalidInput(
+        "parent_id",
+        f"would make the task {task_id!r} a part of itself. Name a task that is no part of it, or None",
+    )
 
 
 def _loses(task: Task, draft: TaskDraft) -> bool:
