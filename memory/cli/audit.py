@@ -11,6 +11,7 @@ import typer
 from memory.cli.command import Cli, add_group
 from memory.cli.keys import server_memory
 from memory.cli.options import CursorOption, expiry
+from memory.cli.serve import require_extra
 
 if TYPE_CHECKING:
     from memory.server.identity import AuditPage, AuditRecord
@@ -35,13 +36,19 @@ async def list_records(
 
     Records name no content. Scopes and other names are hashed.
     """
-    async with server_memory(cli) as memory:
-        from memory.server.identity import AuditLog
+    require_extra()
+    from memory.server.identity import AuditLog
+    from memory.server.identity.api_key import check_key_id
+    from memory.server.identity.audit import check_cursor
 
+    begins = _moment(since)
+    key_id = None if key is None else check_key_id(key)
+    check_cursor(cursor)
+    async with server_memory(cli) as memory:
         page = await AuditLog(memory, keep=cli.settings().server.audit.keep).list(
             tenant=None if every else cli.settings().tenant,
-            key_id=key,
-            since=_moment(since),
+            key_id=key_id,
+            since=begins,
             limit=limit,
             cursor=cursor,
         )

@@ -9,7 +9,8 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, TypeVar
 
@@ -72,21 +73,42 @@ class Cli:
 
         return MemoryConfig.load(self.config, tenant=self.tenant)
 
-    def memory(self) -> Memory:
-        """Create the configured memory, not yet opened.
-
-        Prints where the default file will be if that file does not exist yet.
-        """
+    def build_memory(self) -> Memory:
+        """Create the configured memory, not yet opened."""
         from memory.facade.memory import Memory
+
+        return Memory(self.settings())
+
+    def announce_new(self, config: MemoryConfig) -> None:
+        """Print where the default file will be if that file does not exist yet."""
         from memory.facade.runtime.store_paths import default_file
 
-        made = Memory(self.settings())
-        if (path := default_file(made.config)) is not None:
+        if (path := default_file(config)) is not None:
             self.say(
                 f"creating a new memory in {path}; to use another place, set --config or MEMORY_CONFIG, or"
                 " run `memory init`"
             )
-        return made
+
+    @asynccontextmanager
+    async def memory(self) -> AsyncIterator[Memory]:
+        """Give the configured memory, which the first call that needs a store opens.
+
+        So wrong arguments are refused before any store is touched. A command that
+        reads a stream or makes views opens the memory itself.
+        """
+        from memory.facade.runtime.access import access_of
+
+        made = self.build_memory()
+
+        async def open_now() -> None:
+            self.announce_new(made.config)
+            await made.open()
+
+        access_of(made).open_on_use(open_now)
+        try:
+            yield made
+        finally:
+            await made.close()
 
     @property
     def out(self) -> Console:

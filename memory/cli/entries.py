@@ -658,6 +658,7 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
             said = f"of user {person}: {there} {would}"
             said += "".join(f"\nleft: {sentence}" for sentence in of_user.held)
         else:
+            await memory.open()
             keys = 0 if dry_run else await revoke_keys_of_tenant(memory)
             of_tenant = await memory.admin.erase_tenant(dry_run=dry_run)
             counts = {kind: sum(stores.values()) for kind, stores in of_tenant.records.items()}

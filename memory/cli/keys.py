@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,17 +61,21 @@ async def create(
     The store keeps only a digest of the text. --tenant names the tenant; without it,
     the key belongs to the configured one.
     """
-    async with server_memory(cli) as memory:
-        from memory.server.identity import KeyStore
-        from memory.server.identity.key_text import length_of
+    require_extra()
+    from memory.server.identity import KeyStore
+    from memory.server.identity.api_key import make_key
+    from memory.server.identity.key_text import length_of
 
-        key, text = await KeyStore(memory).create(
-            cli.settings().tenant,
-            role,  # type: ignore[arg-type]
-            scopes=scope or (),
-            name=name,
-            expires_in=None if expires is None else length_of("expires", expires),
-        )
+    key, text = make_key(
+        cli.settings().tenant,
+        role,  # type: ignore[arg-type]
+        scopes=scope or (),
+        name=name,
+        expires_in=None if expires is None else length_of("expires", expires),
+        now=datetime.now(UTC),
+    )
+    async with server_memory(cli) as memory:
+        await KeyStore(memory).add(key)
     _show_text(cli, key, text)
 
 
@@ -107,20 +112,26 @@ async def rotate(
     ] = "1d",
 ) -> None:
     """Give a key a new text, and show it this once. The id stays."""
-    async with server_memory(cli) as memory:
-        from memory.server.identity import KeyStore
-        from memory.server.identity.key_text import length_of
+    require_extra()
+    from memory.server.identity import KeyStore
+    from memory.server.identity.api_key import check_key_id, check_overlap
+    from memory.server.identity.key_text import length_of
 
-        key, text = await KeyStore(memory).rotate(key_id, overlap=length_of("overlap", overlap))
+    named, lasts = check_key_id(key_id), check_overlap(length_of("overlap", overlap))
+    async with server_memory(cli) as memory:
+        key, text = await KeyStore(memory).rotate(named, overlap=lasts)
     _show_text(cli, key, text)
 
 
 async def revoke(cli: Cli, key_id: KeyId) -> None:
     """End a key. Every server process obeys within two seconds."""
-    async with server_memory(cli) as memory:
-        from memory.server.identity import KeyStore
+    require_extra()
+    from memory.server.identity import KeyStore
+    from memory.server.identity.api_key import check_key_id
 
-        key = await KeyStore(memory).revoke(key_id)
+    named = check_key_id(key_id)
+    async with server_memory(cli) as memory:
+        key = await KeyStore(memory).revoke(named)
     cli.emit(key.to_dict(), lambda out: out.print(f"Key {key.id} is revoked."))
 
 

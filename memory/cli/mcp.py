@@ -85,7 +85,7 @@ async def mcp(
 
     named = None if tools is None else [one.strip() for one in tools.split(",") if one.strip()]
     settings = settings_of(
-        read_mcp_section(cli.config),
+        read_mcp_section(cli.config, tenant=cli.tenant),
         **drop_none(
             scope=scope or None,
             write_scope=write_scope,
@@ -102,7 +102,7 @@ async def mcp(
 
     if sys.stdin.isatty():
         cli.say("this is a server for MCP clients, which start it by themselves; Ctrl-C ends it")
-    await serve_stdio(cli.memory, settings)
+    await serve_stdio(cli.build_memory, settings)
 
 
 def _require_sdk() -> None:

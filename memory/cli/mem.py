@@ -57,10 +57,11 @@ async def mem(
 
     asked = read_text(text)
     within = "tenant" if reads == ["tenant"] else reads
+    options = drop_none(reads=within, conversation=conversation, agent=agent)
     async with cli.memory() as memory:
-        found = await memory.commands.run(
-            asked, scope=scope, **drop_none(reads=within, conversation=conversation, agent=agent)
-        )
+        await memory.commands.run("", scope=scope, **options)  # it checks the options
+        await memory.open()
+        found = await memory.commands.run(asked, scope=scope, **options)
     if not found:
         cli.say("no line begins with /mem: nothing was done; `/mem` alone lists the commands")
 

@@ -78,7 +78,8 @@ async def serve(
     from memory.server.settings import with_options
 
     log_tracebacks()
-    memory = cli.memory()
+    memory = cli.build_memory()
+    cli.announce_new(memory.config)
     settings = with_options(
         memory.config.server,
         host=host,

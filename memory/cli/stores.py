@@ -344,7 +344,7 @@ async def reindex(cli: Cli) -> int:
     """
     from memory.cli.transfer import progress
 
-    memory = cli.memory()
+    memory = cli.build_memory()
     with progress(cli, "rebuilding vectors") as advance:
         came = await memory.admin.reindex(progress=advance)
     cli.emit(came.to_dict(), lambda out: _show_reindexed(out, came))

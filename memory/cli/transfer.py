@@ -111,6 +111,7 @@ async def import_file(
     read = 0
     with open_input(file) as stream:
         async with cli.memory() as memory:
+            await memory.open()  # the call may be made once only: it reads the stream
             with progress(cli) as advance:
 
                 def report_progress(done: int, total: int) -> None:

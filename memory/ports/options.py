@@ -6,7 +6,7 @@ which values it accepts. They never repeat a URL, which may hold a password.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from memory.domain.corrections import did_you_mean
 from memory.domain.errors import ConfigError
 from memory.domain.model_errors import explain_error
 from memory.ports.record import JsonValue
@@ -101,8 +102,9 @@ class StoreOptions:
                     " place",
                 )
         given = in_url | apart
-        if unknown := sorted(given.keys() - (cls.names() if among is None else set(among) - cls.where)):
-            raise wrong(store, f"{cls.product} has no option {', '.join(map(repr, unknown))}")
+        accepted = cls.names() if among is None else frozenset(among) - cls.where
+        if unknown := sorted(given.keys() - accepted):
+            raise unknown_options(store, cls.product, unknown, accepted)
         try:
             return cls(**{**found, **given})
         except ValidationError as error:
@@ -136,6 +138,22 @@ def _agree(in_url: str, apart: JsonValue) -> bool:
         return float(in_url) == float(apart)
     except (TypeError, ValueError):
         return in_url == str(apart)
+
+
+def unknown_options(
+    store: str, product: str, unknown: Sequence[str], known: Collection[str], more: str = ""
+) -> ConfigError:
+    """Return the error for options that a store does not have.
+
+    Args:
+        more: What the store accepts besides the known options.
+    """
+    named = ", ".join(map(repr, unknown))
+    near = did_you_mean(unknown[0], sorted(known)) if len(unknown) == 1 else ""
+    return wrong(
+        store,
+        f"{product} has no option {named}{near or '.'} Its options are {', '.join(sorted(known))}{more}",
+    )
 
 
 def wrong(store: str, problem: str) -> ConfigError:

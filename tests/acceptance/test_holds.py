@@ -332,6 +332,15 @@ async def test_holds_are_told_and_the_same_hold_stands_once(memory: Memory, cloc
     assert await memory.delete(entry.id)
 
 
+async def test_a_hold_and_a_block_name_the_key_that_made_them_unless_told(plain: Memory) -> None:
+    admin = plain.restrict(role="writer", origin="key:4Yz").admin
+    held = await admin.legal_holds.add("case", reason="r", scope=USER)
+    told = await admin.legal_holds.add("other", reason="r", scope=USER, placed_by="counsel")
+    assert (held.placed_by, told.placed_by) == ("key:4Yz", "counsel")
+    [blocked] = await admin.block_source(source="web:x", reason="r")
+    assert blocked.blocked_by == "key:4Yz"
+
+
 async def test_a_hold_holds_nothing_of_another_tenant_scope_or_user(memory: Memory) -> None:
     theirs = await engine_of(memory).entries.write(
         "theirs", EntryDraft(scope=Scope.user("ada"), content="text")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from mcp import Client as McpClient
 
-from memory import Memory, StoreUnavailable
+from memory import InvalidInput, Memory, StoreUnavailable
 from memory.domain.error_table import notes_without_details, store_note
+from memory.facade.resources.scopes import list_reachable
 from memory.mcp.server import create_server
 from memory.mcp.settings import McpSettings
 from tests.server.support import ENTRIES, client_of
@@ -33,11 +34,14 @@ async def test_a_caller_is_told_which_store_failed_and_no_more(caplog: pytest.Lo
         async with client_of(memory) as http:
             for method, path, given in (
                 ("GET", f"{ENTRIES}?q=tea&scope=user:ada,session:talk", None),
+                ("GET", f"{ENTRIES}?q=tea", None),
                 ("GET", ENTRIES, None),
                 ("POST", "/v1/memory/retrieve", {"scope": "user:ada"}),
             ):
                 shown = await http.call(method, path, json=given)
                 assert shown["degraded"] == [f"store 'long' {TOLD}"], path
+            shown = await http.call("GET", f"{ENTRIES}?q=tea")
+            assert {one["content"] for one in shown["entries"]} == {"green tea", "black tea"}
         async with McpClient(
             create_server(memory, McpSettings(scopes=("user:ada", "session:talk")))
         ) as client:
@@ -49,6 +53,31 @@ async def test_a_caller_is_told_which_store_failed_and_no_more(caplog: pytest.Lo
             assert TOLD in str(failed.content)
         assert "down" not in f"{found.content}{failed.content}"
     assert "store 'long': down" in caplog.text
+
+
+async def test_a_search_without_a_scope_covers_the_stores_that_answer() -> None:
+    config: dict[str, Any] = {
+        "stores": {name: {"url": "memory://"} for name in STORES},
+        "tiers": {name: name for name in STORES},
+        "durations": {"sweep_every": "0s"},
+        "embedder": "none",
+    }
+    async with Memory(config) as memory:
+        await memory.write("green tea", scope="user:ada")
+        await memory.write("black tea", scope="session:talk")
+        await memory.write("white tea", scope="session:other")
+        with pytest.raises(InvalidInput):
+            await list_reachable(memory.restrict(["user:ada"]), limit=10)
+        async with client_of(memory) as http:
+            take_down(memory, "mid")
+            found = await http.call("GET", f"{ENTRIES}?q=tea")
+            assert {one["content"] for one in found["entries"]} == {"black tea", "white tea"}
+            assert f"store 'mid' {TOLD}" in found["degraded"]
+            assert len(set(found["degraded"])) == len(found["degraded"])
+            for name in STORES:
+                take_down(memory, name)
+            refused = await http.call("GET", f"{ENTRIES}?q=tea", 503)
+            assert refused["code"] == "store_unavailable"
 
 
 def test_what_an_answer_lacks_is_told_with_the_store() -> None:

@@ -12,11 +12,13 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pymongo
 from bson.codec_options import CodecOptions
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.asynchronous.mongo_client import AsyncMongoClient
+from pymongo.common import URI_OPTIONS_VALIDATOR_MAP
 from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure
 from pymongo.monitoring import (
     ServerHeartbeatFailedEvent,
@@ -30,6 +32,7 @@ from pymongo.write_concern import WriteConcern
 from memory.adapters.mongo.codec import Document
 from memory.adapters.mongo.config import MongoConfig
 from memory.domain.errors import ConfigError
+from memory.ports.options import unknown_options
 from memory.ports.record import JsonValue
 
 OLDEST = 9
@@ -144,6 +147,15 @@ def require_uri(name: str, config: MongoConfig) -> None:
     """
     if config.uri.startswith("mongodb+srv://"):
         return
+    asked = [option for option, _ in parse_qsl(config.uri.partition("?")[2], keep_blank_values=True)]
+    if unknown := sorted(option for option in asked if option.lower() not in URI_OPTIONS_VALIDATOR_MAP):
+        raise unknown_options(
+            name,
+            config.product,
+            unknown,
+            config.names(),
+            ", and those of MongoDB, such as authSource, replicaSet and tls",
+        )
     try:
         parse_uri(config.uri, warn=False)
     except (InvalidURI, ConfigurationError, ValueError) as exc:

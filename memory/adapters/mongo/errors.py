@@ -20,6 +20,7 @@ from memory.domain.errors import (
     StoreUnavailable,
 )
 from memory.ports.base import LoginRefused
+from memory.ports.network_errors import explain_text, explain_unreachable
 
 _REFUSED = {11000, 13113, 241}
 """Codes of refused writes.
@@ -80,7 +81,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
             return _refusal(store, place, error)
         case driver.ConnectionFailure():
             return StoreUnavailable(
-                store, f"the connection to {place} was lost or refused ({type(error).__name__})"
+                store, f"the connection to {place} was lost or refused: {explain_unreachable(error)}"
             )
         case driver.PyMongoError() if error.timeout:
             return StoreTimeout(store, f"{place} did not answer in time; try again, or raise 'timeout'")
@@ -89,7 +90,10 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case UnicodeEncodeError():
             return InvalidInput("text", "contains an unpaired surrogate, which is not a character; remove it")
         case OSError():
-            return StoreUnavailable(store, f"{place} cannot be reached ({type(error).__name__})")
+            return StoreUnavailable(
+                store,
+                f"{place} cannot be reached: {explain_unreachable(error)}; check the URL and the server",
+            )
         case _:
             return None
 
@@ -100,7 +104,9 @@ def _nobody(place: str, said: str) -> str:
         return f"the certificate of {place} is not trusted: name its authority with tlsCAFile=FILE in the URL"
     if "SSL handshake failed" in said:
         return f"{place} offers no TLS, and the URL asks for it (tls=true, mongodb+srv)"
-    return f"no server that takes writes answers at {place}"
+    reason = explain_text(said)
+    problem = f"no server that takes writes answers at {place}" + (f": {reason}" if reason else "")
+    return f"{problem}; check the URL and the server"
 
 
 def _refusal(store: str, place: str, error: driver.OperationFailure) -> Exception:

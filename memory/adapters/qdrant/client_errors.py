@@ -13,6 +13,7 @@ from qdrant_client.http.exceptions import ApiException, ResponseHandlingExceptio
 
 from memory.adapters.qdrant.errors import PartialBatch
 from memory.domain.errors import InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
+from memory.ports.network_errors import explain_unreachable
 
 _REFUSED = (401, 403)
 _TIMEOUTS = (408, 504)
@@ -112,7 +113,9 @@ def _unreachable(store: str, error: httpx.TransportError) -> StoreError:
         return StoreUnavailable(
             store, f"{ended}: if Qdrant is up, this port is not its HTTP port (6333 by default)"
         )
-    return StoreUnavailable(store, f"Qdrant cannot be reached ({type(error).__name__})")
+    return StoreUnavailable(
+        store, f"Qdrant cannot be reached: {explain_unreachable(error)}; check the URL and the server"
+    )
 
 
 def _response(store: str, error: UnexpectedResponse) -> StoreError:

@@ -9,6 +9,7 @@ import asyncio
 import re
 
 from redis import exceptions as driver
+from redis.asyncio.sentinel import MasterNotFoundError
 
 from memory.domain.errors import (
     ConfigError,
@@ -19,6 +20,7 @@ from memory.domain.errors import (
     StoreUnavailable,
 )
 from memory.ports.base import LoginRefused
+from memory.ports.network_errors import explain_unreachable
 
 _MOVING = "non local key"
 _FOR_NOW = (
@@ -52,17 +54,17 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
         return StoreTimeout(store, "no answer in time; try again, or raise 'timeout'")
     if isinstance(error, driver.BusyLoadingError):
         return StoreUnavailable(store, "the server is still loading its data; try again")
-    if isinstance(error, driver.ConnectionError | OSError) and (tls := _tls(str(error))):
-        return StoreUnavailable(store, tls)
+    if isinstance(error, driver.ConnectionError | OSError) and (problem := _tls_or_sentinel(error)):
+        return StoreUnavailable(store, problem)
     if isinstance(error, driver.ConnectionError | OSError):
-        return StoreUnavailable(store, f"cannot be reached ({_short(error)})")
+        return StoreUnavailable(store, f"cannot be reached: {explain_unreachable(error)} ({_short(error)})")
     if isinstance(error, driver.RedisClusterException) and "Cluster mode is not enabled" in str(error):
         return ConfigError(
             f"store '{store}': this server is not part of a cluster; begin the URL with redis:// instead of"
             " redis+cluster://"
         )
     if isinstance(error, driver.RedisClusterException) and "cannot be connected" in str(error):
-        return StoreUnavailable(store, f"no node of the cluster can be reached ({_short(error)})")
+        return StoreUnavailable(store, f"no node of the cluster can be reached: {explain_unreachable(error)}")
     if isinstance(error, driver.ResponseError | driver.RedisClusterException | driver.RedisError):
         return _refusal(store, error)
     return None
@@ -85,10 +87,14 @@ def _missing_permission(said: str, prefix: str) -> str:
     )
 
 
-def _tls(said: str) -> str:
-    """Describe a TLS problem; empty if the error is a different one."""
-    if "CERTIFICATE_VERIFY_FAILED" in said:
+def _tls_or_sentinel(error: BaseException) -> str:
+    """Describe a problem of TLS or of the sentinels; empty if it is a different one."""
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "the server's certificate is not trusted: name the file of its authority with tls_ca"
+    if isinstance(error, MasterNotFoundError):
+        if "network:" in str(error):
+            return "no sentinel can be reached; check their addresses in the URL, and whether they run"
+        return "no sentinel knows a master of this service; check the name of the service in the URL"
     return ""
 
 

@@ -30,7 +30,6 @@ from pydantic import (
     model_validator,
 )
 
-from memory.domain import validation
 from memory.domain.corrections import did_you_mean, setting_hint
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.filter_parsing import parse_path
@@ -53,6 +52,7 @@ from memory.facade.config.values import (
     mask_url,
     scheme_of,
     short_scheme,
+    tenant_name,
 )
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.kinds import KINDS
@@ -524,9 +524,7 @@ class MemoryConfig(BaseModel):
     @field_validator("tenant", mode="after")
     @classmethod
     def _tenant(cls, value: str) -> str:
-        if not validation.identifier("tenant", value).strip():
-            raise InvalidInput("tenant", "must not be blank")
-        return value
+        return tenant_name(value)
 
     @field_validator("stores", mode="after")
     @classmethod

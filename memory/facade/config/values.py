@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, BeforeValidator
 
+from memory.domain import validation
+from memory.domain.errors import InvalidInput
 from memory.domain.time import LONGEST, parse_duration
 from memory.ports.local_paths import LOCAL_SCHEMES
 
@@ -185,3 +187,15 @@ Duration = Annotated[timedelta, BeforeValidator(_positive), AfterValidator(_tell
 
 Interval = Annotated[timedelta, BeforeValidator(_not_negative), AfterValidator(_tellable)]
 """A length of time; zero means never."""
+
+
+def tenant_name(value: object) -> str:
+    """Return the name of a tenant.
+
+    Raises:
+        InvalidInput: It is no text, empty, blank or too long.
+    """
+    named = validation.identifier("tenant", value)
+    if not named.strip():
+        raise InvalidInput("tenant", "must not be blank")
+    return named

@@ -188,7 +188,7 @@ class Admin:
                 `"kept_back"` stores them hidden, except writes that change or supersede
                 other entries: these are refused too.
             reason: Why; shown by `blocked_sources`.
-            blocked_by: Who blocks it.
+            blocked_by: Who blocks it; in a view with an origin, that origin by default.
             request_id: As in `Memory.write`. A repeat of a complete call blocks nothing
                 again that was unblocked since.
 

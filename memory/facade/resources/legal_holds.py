@@ -76,7 +76,7 @@ class LegalHolds:
             user: Hold a user: their scope, and the sessions with them.
             entry_id: Hold an entry; expired and retired entries too.
             tenant: Hold the whole tenant. Give exactly one of these four.
-            placed_by: Who places it.
+            placed_by: Who places it; in a view with an origin, that origin by default.
             request_id: As in `Memory.write`. A repeat of a complete call places no hold
                 again that was removed since.
         """
@@ -102,7 +102,7 @@ class LegalHolds:
             )
         [(over, of)] = given.items()
         engine, of_tenant = self._access.engine, self._access.tenant
-        by = None if placed_by is None else validation.identifier("placed_by", placed_by)
+        by = self._access.writer if placed_by is None else validation.identifier("placed_by", placed_by)
         asked = {"name": name, "over": over, "of": of, "reason": reason, "by": by}
         request = request_of("admin.legal_holds.add", request_id, asked)
 

@@ -8,8 +8,9 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import MAX_LABELS, Scope, ScopeKind, Subtree
 from memory.domain.scopes import ScopePage
 from memory.facade.arguments import scope_or_subtree
-from memory.facade.runtime.access import Access
+from memory.facade.runtime.access import Access, HasAccess, access_of
 from memory.facade.runtime.view_guard import guard_calls
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 
 LIST_LIMIT = 100
 
@@ -71,6 +72,26 @@ class ScopeListing:
         return await self._access.engine.scopes.page(
             self._access.tenant, prefixes, limit=most, max_depth=depth, cursor=place, exact=exact
         )
+
+
+async def list_reachable(memory: HasAccess, *, limit: int) -> tuple[ScopePage, tuple[str, ...]]:
+    """List the scopes of a tenant in the stores that answer, with notes on the others.
+
+    Searches use it: they may leave out what a store would hold that is away.
+
+    Args:
+        memory: A memory, or a view that is not restricted to scopes.
+        limit: At most this many scopes.
+
+    Raises:
+        StoreUnavailable: No store answered.
+    """
+    access, gaps = access_of(memory), AnswerGaps()
+    if access.view is not None and access.view.scopes is not None:
+        raise InvalidInput("scope", "must be named by a caller whose view has scopes")
+    page = await access.engine.scopes.page(access.tenant, _prefixes(None, None), limit=limit, gaps=gaps)
+    gaps.require_answer()
+    return page, tuple(gaps.notes)
 
 
 _CURSOR_BYTES = 16 * 1024

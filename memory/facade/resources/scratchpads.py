@@ -50,7 +50,7 @@ class Scratchpads:
         said = validation.text("text", text, max_bytes=CAP)
         if not said.strip():
             raise InvalidInput("text", "must not be blank. Pass the text to append")
-        engine, tenant, whose = self._access.engine, self._access.tenant, agent_of(agent)
+        whose, tenant, engine = agent_of(agent), self._access.tenant, self._access.engine
         request = request_of(
             "scratchpads.append",
             request_id,
@@ -73,7 +73,8 @@ class Scratchpads:
 
         A scratchpad that was never written is empty, and its `exists` is False.
         """
-        return await self._access.engine.scratchpads.read(self._access.tenant, agent_of(agent))
+        whose = agent_of(agent)
+        return await self._access.engine.scratchpads.read(self._access.tenant, whose)
 
     async def clear(self, agent: str | None = None, *, request_id: str | None = None) -> bool:
         """Delete the text of a scratchpad. Text that others append meanwhile stays.
@@ -86,7 +87,7 @@ class Scratchpads:
         Returns:
             False if the scratchpad was empty, or another call has cleared it.
         """
-        engine, tenant, whose = self._access.engine, self._access.tenant, agent_of(agent)
+        whose, tenant, engine = agent_of(agent), self._access.tenant, self._access.engine
         request = request_of(
             "scratchpads.clear", request_id, {"agent": whose}, [partition_mark(tenant, scope_of(whose))]
         )

@@ -46,7 +46,7 @@ async def block_source(
     """Check the terms, and block each of these origins."""
     validation.one_of("later_writes", later_writes, LATER_WRITES)
     validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
-    by = None if blocked_by is None else validation.identifier("blocked_by", blocked_by)
+    by = access.writer if blocked_by is None else validation.identifier("blocked_by", blocked_by)
     at = moment("since", since)
     asked = {"origins": origins, "since": at, "later_writes": later_writes, "reason": reason, "by": by}
     request = request_of("admin.block_source", request_id, asked)

@@ -269,6 +269,18 @@ class Access:
         """Whether the engine is being opened."""
         return self._life.is_opening
 
+    def open_on_use(self, opening: Callable[[], Awaitable[object]]) -> None:
+        """Open the memory for the first call that needs a store, by this function.
+
+        Calls with wrong arguments are refused without it.
+        """
+        self._life.open_on_use = opening
+
+    @property
+    def opening(self) -> Callable[[], Awaitable[object]] | None:
+        """The function that opens the memory for a call; None if none is needed."""
+        return None if self._life.is_open else self._life.open_on_use
+
     async def wait_for_opening(self) -> None:
         """Return once the opening of the engine that is under way has ended."""
         await self._life.wait_for_opening()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from datetime import timedelta
 
@@ -49,6 +49,11 @@ class EngineLifecycle:
         self._turns_on: asyncio.AbstractEventLoop | None = None
         self._openings = 0
         """The calls of `open` that have not ended."""
+        self.open_on_use: Callable[[], Awaitable[object]] | None = None
+        """Opens the memory for the first call that needs a store; None if nothing does.
+
+        So a call with a wrong argument is refused before any store is touched.
+        """
 
     @property
     def is_opening(self) -> bool:

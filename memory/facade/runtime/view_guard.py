@@ -13,19 +13,20 @@ In a view, the guard does five things around each call:
 - It raises an error if the result has an entry of another scope. That is a second line
   of defence: the call itself must ask for the view's scopes only.
 
-In every memory, a call that begins while the memory is being opened waits for that.
+In every memory, a call that begins while the memory is being opened waits for that. A
+memory that opens on use is opened by the first call that needs a store.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from memory.domain.corrections import as_coroutine_function
-from memory.domain.errors import Forbidden, InvalidInput, PartialWrite, QuotaExceeded
+from memory.domain.errors import Forbidden, InvalidInput, NotOpen, PartialWrite, QuotaExceeded
 from memory.domain.view import View
 from memory.facade.arguments import scope_or_subtree
 from memory.facade.runtime.handles import copies_are_the_handle
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from memory.facade.runtime.access import Access
 
 C = TypeVar("C")
+Opening: TypeAlias = Callable[[], Awaitable[object]]
+"""Opens a memory for a call."""
 
 
 class ViewCall(Enum):
@@ -166,21 +169,33 @@ def _with_guard(called: str, method: Callable[..., Any]) -> Callable[..., Any]:
     guard = _Guard(called, method)
     restricted = guard.call
     after_opening: Callable[[Access, Any], Any] | None = None
+    opened: Callable[[Opening, Callable[[], Any]], Any] | None = None
     if inspect.iscoroutinefunction(method):
-        restricted, after_opening = guard.call_async, _call_after_opening
+        restricted, after_opening, opened = guard.call_async, _call_after_opening, _open_and_call
     elif inspect.iscoroutinefunction(inspect.unwrap(method)):
-        restricted, after_opening = lends_reads(guard.call_async), _call_after_opening
+        restricted, after_opening, opened = (
+            lends_reads(guard.call_async),
+            _call_after_opening,
+            _open_and_call,
+        )
     elif inspect.isasyncgenfunction(inspect.unwrap(method)):
-        restricted, after_opening = guard.iterate, _iterate_after_opening
+        restricted, after_opening, opened = guard.iterate, _iterate_after_opening, _open_and_iterate
 
-    @functools.wraps(method)
-    def call_guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, args: Any, kwargs: Any) -> Any:
         access: Access = self._access
         if access.view is None:
             made = method(self, *args, **kwargs)
         else:
             made = restricted(access, access.view, self, args, kwargs)
         return after_opening(access, made) if access.is_opening and after_opening is not None else made
+
+    @functools.wraps(method)
+    def call_guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        access: Access = self._access
+        opening = access.opening
+        if opening is not None and opened is not None:
+            return opened(opening, functools.partial(call, self, args, kwargs))
+        return call(self, args, kwargs)
 
     return as_coroutine_function(call_guarded, method)
 
@@ -197,6 +212,29 @@ async def _call_after_opening(access: Access, called: Coroutine[Any, Any, Any]) 
 async def _iterate_after_opening(access: Access, iterator: AsyncIterator[Any]) -> AsyncIterator[Any]:
     await access.wait_for_opening()
     async for item in iterator:
+        yield item
+
+
+async def _open_and_call(opening: Opening, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Make a call; if it needs a store, open the memory and make it again."""
+    try:
+        return await call()
+    except NotOpen:
+        await opening()
+    return await call()
+
+
+async def _open_and_iterate(
+    opening: Opening, iterate: Callable[[], AsyncIterator[Any]]
+) -> AsyncIterator[Any]:
+    """Iterate; if that needs a store, open the memory and begin again."""
+    try:
+        async for item in iterate():
+            yield item
+        return
+    except NotOpen:
+        await opening()
+    async for item in iterate():
         yield item
 
 

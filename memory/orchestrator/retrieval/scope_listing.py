@@ -7,9 +7,10 @@ each batch of them is counted, and scopes that hold nothing are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, TypeVar
 
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, ScopeKind
@@ -17,6 +18,7 @@ from memory.domain.scopes import ScopeInfo, ScopePage
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES
 from memory.orchestrator.storage.concurrency import each_at_once
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
@@ -36,6 +38,8 @@ from memory.ports.query import (
 from memory.ports.record import Partition
 from memory.ports.store import Store
 
+T = TypeVar("T")
+
 _COUNTED = 1_000
 """How many records of a batch are read before each scope is counted by itself."""
 _FEW = 2
@@ -54,6 +58,21 @@ class _Source:
     stored: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Makes calls of stores. With `gaps`, a failure is noted instead of raised."""
+
+    placement: Placement
+    gaps: AnswerGaps | None
+
+    async def store(self, store: Store, call: Coroutine[Any, Any, T], otherwise: T) -> T:
+        """Return the answer of a call, or the other value if a failure was noted."""
+        if self.gaps is None:
+            return await call
+        answer = await self.gaps.try_call(self.placement, store, call)
+        return otherwise if answer is None else answer
+
+
 class ScopeDirectory:
     """Lists the scopes of a tenant, with what they hold."""
 
@@ -70,17 +89,22 @@ class ScopeDirectory:
         max_depth: int | None = None,
         cursor: str | None = None,
         exact: Container[str] = (),
+        gaps: AnswerGaps | None = None,
     ) -> ScopePage:
         """Return a page of the scopes whose texts begin with one of these prefixes.
 
         The prefixes are in the order of their texts. With `max_depth`, paths with more
         labels are shown as the path with so many, and counted with it. The prefixes of
         `exact` stand for one scope each.
+
+        With `gaps`, a store that fails is noted there, and the page has what the others
+        hold. Without it, its error is raised.
         """
         begin = "" if cursor is None else _place(cursor, tenant)
         found: list[ScopeInfo] = []
-        async for batch in self._batches(tenant, prefixes, begin, limit + 1, max_depth, exact):
-            found += await self._drop_empty(tenant, batch)
+        ask = _Asking(self._placement, gaps)
+        async for batch in self._batches(ask, tenant, prefixes, begin, limit + 1, max_depth, exact):
+            found += await self._drop_empty(ask, tenant, batch)
             if len(found) > limit:
                 last = found[limit - 1].scope
                 depth = None if last.text in exact else max_depth
@@ -89,6 +113,7 @@ class ScopeDirectory:
 
     async def _batches(
         self,
+        ask: _Asking,
         tenant: str,
         prefixes: Sequence[str],
         begin: str,
@@ -111,7 +136,7 @@ class ScopeDirectory:
                     continue
                 after, is_last = begin if begin.startswith(prefix) else "", False
                 while not is_last:
-                    texts, is_last = await self._texts(tenant, self._sources(prefix), after, size)
+                    texts, is_last = await self._texts(ask, tenant, self._sources(prefix), after, size)
                     batch, beyond = _cut(texts, _depth_below(prefix, max_depth))
                     yield batch
                     is_last = is_last or (beyond is not None and not beyond.startswith(prefix))
@@ -126,7 +151,7 @@ class ScopeDirectory:
         return sources
 
     async def _texts(
-        self, tenant: str, sources: Sequence[_Source], after: str, limit: int
+        self, ask: _Asking, tenant: str, sources: Sequence[_Source], after: str, limit: int
     ) -> tuple[list[str], bool]:
         """Return the next texts of scopes in order, and whether they are the last.
 
@@ -134,7 +159,8 @@ class ScopeDirectory:
         """
         found, complete = set[str](), None
         for texts, is_last in await each_at_once(
-            self._texts_of(tenant, source, after, limit) for source in sources
+            ask.store(source.store, self._texts_of(tenant, source, after, limit), ([], True))
+            for source in sources
         ):
             found.update(texts)
             if not is_last:
@@ -154,7 +180,9 @@ class ScopeDirectory:
 
     # -- counting ----------------------------------------------------------------------
 
-    async def _drop_empty(self, tenant: str, batch: Sequence[tuple[Scope, bool]]) -> list[ScopeInfo]:
+    async def _drop_empty(
+        self, ask: _Asking, tenant: str, batch: Sequence[tuple[Scope, bool]]
+    ) -> list[ScopeInfo]:
         """Return what the scopes hold, without those that hold nothing.
 
         The second value says whether a path stands for its whole subtree.
@@ -167,7 +195,8 @@ class ScopeDirectory:
             asked = [(store, DOCUMENTS, some) for store, some in of_documents.items()]
             asked += [(store, ENTRIES, exact) for store in topology.homes]
             counts = await each_at_once(
-                self._counts(store, collection, tenant, scopes) for store, collection, scopes in asked
+                ask.store(store, self._counts(store, collection, tenant, scopes), Counter[str]())
+                for store, collection, scopes in asked
             )
             documents = sum(counts[: len(of_documents)], documents)
             entries = sum(counts[len(of_documents) :], entries)
@@ -175,12 +204,15 @@ class ScopeDirectory:
             if is_whole:
                 below = Under(tenant, (scope.text,))
                 for store in self._placement.topology.homes:
-                    entries[scope.text] += await self._count(store, ENTRIES, below)
+                    entries[scope.text] += await ask.store(store, self._count(store, ENTRIES, below), 0)
                 for store, where, only in self._placement.topology.documents.places(below):
-                    documents[scope.text] += await self._count(store, DOCUMENTS, where, only)
-        sessions = await self._sessions.lives(
-            tenant, [scope.id for scope in exact if scope.kind is ScopeKind.SESSION]
-        )
+                    counted = self._count(store, DOCUMENTS, where, only)
+                    documents[scope.text] += await ask.store(store, counted, 0)
+        named = [scope.id for scope in exact if scope.kind is ScopeKind.SESSION]
+        sessions: dict[str, str] = {}
+        if named:
+            lives = self._sessions.lives(tenant, named)
+            sessions = await ask.store(self._placement.topology.archive, lives, {})
         infos = [
             ScopeInfo(scope, entries[scope.text], documents[scope.text], int(_is_session(scope, sessions)))
             for scope, _ in batch

@@ -265,6 +265,11 @@ def _document_key(at: datetime, more: str) -> str:
     return f"{micros(at):020d}{more and '-'}{more}"
 
 
+def check_cursor(cursor: str | None) -> None:
+    """Raise `InvalidInput` unless this is a cursor of the audit log, or None."""
+    _place_of(cursor)
+
+
 def _place_of(cursor: str | None) -> tuple[str | None, str | None, int]:
     """Return the key behind the last document, its own, and how many were read."""
     if cursor is None:

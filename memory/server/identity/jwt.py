@@ -20,7 +20,7 @@ from memory.domain.scope import Scope, Subtree
 from memory.facade.arguments import scope_or_subtree
 from memory.facade.config.identity import JwtSettings
 from memory.server.callers import Role, Unauthenticated
-from memory.server.identity.key_store import ADMINISTRATORS
+from memory.server.identity.api_key import ADMINISTRATORS
 from memory.server.identity.reserved import check_tenant
 from memory.server.problems import Problem
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-from memory.domain import validation
 from memory.domain.errors import (
     ConfigError,
     Conflict,
-    InvalidInput,
     LegalHoldActive,
     NotFound,
     RequestIdReused,
@@ -26,89 +22,20 @@ from memory.domain.errors import (
 from memory.domain.scope import Scope, Subtree
 from memory.domain.time import EPOCH, micros, moment
 from memory.domain.versions import ABSENT
-from memory.facade.arguments import scope_or_subtree
 from memory.facade.memory import Memory
 from memory.facade.resources.documents import Documents
 from memory.server.callers import Role
-from memory.server.identity.key_text import KeyText, is_key_id, new_key_id, new_key_text, parse_key_text
-from memory.server.identity.reserved import RESERVED_TENANT, check_tenant
+from memory.server.identity.api_key import ApiKey, Secret, check_overlap, make_key
+from memory.server.identity.key_text import is_key_id, new_key_text, parse_key_text
+from memory.server.identity.reserved import RESERVED_TENANT
 
 KEYS: Final = Scope.path("keys")
 """The scope of the key documents."""
-ADMINISTRATORS: Final = ("admin", "operator")
-"""The roles of keys that cannot have scopes."""
 FRESH_FOR: Final = 1.0
 """Seconds for which a read key is used without another read."""
 OVERLAP: Final = timedelta(days=1)
 """How long the earlier text of a rotated key stays valid by default."""
-LONGEST: Final = timedelta(days=36_525)
-"""The longest time for which a key, or an earlier text of it, can be valid."""
 _CACHED: Final = 10_000
-
-
-@dataclass(frozen=True)
-class Secret:
-    """The digest of one text of a key, and when it ends."""
-
-    digest: str
-    until: datetime | None = None
-
-
-_NO_SECRET: Final = Secret("0" * 64)
-"""A secret that no text has."""
-
-
-@dataclass(frozen=True)
-class ApiKey:
-    """A key as it is stored. Its text is stored nowhere."""
-
-    id: str
-    tenant: str
-    role: Role
-    scopes: tuple[str, ...] = ()
-    """The texts of its scopes and subtrees; none for the whole tenant."""
-    name: str | None = None
-    created_at: datetime | None = None
-    expires_at: datetime | None = None
-    revoked_at: datetime | None = None
-    secrets: tuple[Secret, ...] = ()
-
-    @cached_property
-    def scope_objects(self) -> tuple[Scope | Subtree, ...] | None:
-        """The scopes and subtrees; None for the whole tenant."""
-        return tuple(map(scope_or_subtree, self.scopes)) or None
-
-    @property
-    def creation(self) -> tuple[object, ...]:
-        """The arguments of the call that created the key."""
-        lasts = (
-            None if self.expires_at is None or self.created_at is None else self.expires_at - self.created_at
-        )
-        return (self.tenant, self.role, self.scopes, self.name, lasts)
-
-    def is_active(self, now: datetime) -> bool:
-        """Return whether the key is neither revoked nor expired."""
-        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
-
-    def accepts(self, text: KeyText, now: datetime) -> bool:
-        """Return whether a text is one of this key, and valid now.
-
-        It takes equally long for every text, also if the key has no secret any more.
-        """
-        matches, digest = False, text.digest
-        for one in self.secrets or (_NO_SECRET,):
-            is_same = hmac.compare_digest(one.digest, digest)
-            matches |= is_same and (one.until is None or now < one.until)
-        return matches and self.is_active(now)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the key for display, without its digests."""
-        shown = {name: getattr(self, name) for name in ("id", "tenant", "role", "name")}
-        shown["scopes"] = list(self.scopes)
-        for name in ("created_at", "expires_at", "revoked_at"):
-            at = getattr(self, name)
-            shown[name] = None if at is None else at.isoformat()
-        return shown
 
 
 class KeyStore:
@@ -146,44 +73,26 @@ class KeyStore:
     ) -> tuple[ApiKey, str]:
         """Create a key, and return it with its text. The text is shown this once.
 
-        Args:
-            tenant: The tenant that the key belongs to.
-            role: What the key may do.
-            scopes: The scopes and subtrees that a reader or a writer sees; the whole
-                tenant by default.
-            name: A name for people.
-            expires_in: How long it is valid; for ever by default.
-            key_id: The id; a new one by default.
+        For the arguments see `make_key`.
 
         Raises:
             InvalidInput: An argument is wrong.
             Conflict: A key has this id.
             RequestIdReused: It was created with other arguments.
         """
-        now = self._now()
-        if expires_in is not None and expires_in <= timedelta():
-            raise InvalidInput(
-                "expires", "must be longer than zero. Leave it out for a key that never expires"
-            )
-        if expires_in is not None and expires_in > LONGEST:
-            raise InvalidInput(
-                "expires", "must be at most 100 years. Leave it out for a key that never expires"
-            )
-        if scopes and role in ADMINISTRATORS:
-            raise InvalidInput(
-                "scopes", f"must be left out for the role '{role}', which has the whole tenant"
-            )
-        text = new_key_text(key_id or new_key_id())
-        key = ApiKey(
-            text.key_id,
-            check_tenant(tenant),
-            validation.one_of("role", role, get_args(Role)),
-            scopes=tuple(dict.fromkeys(scope_or_subtree(one).text for one in scopes)),
-            name=None if name is None else validation.identifier("name", name),
-            created_at=now,
-            expires_at=None if expires_in is None else now + expires_in,
-            secrets=(Secret(text.digest),),
+        key, text = make_key(
+            tenant, role, scopes=scopes, name=name, expires_in=expires_in, key_id=key_id, now=self._now()
         )
+        await self.add(key)
+        return key, text
+
+    async def add(self, key: ApiKey) -> None:
+        """Store a key that `make_key` made.
+
+        Raises:
+            Conflict: A key has this id.
+            RequestIdReused: It was created with other arguments.
+        """
         try:
             await self._documents.put(
                 KEYS, key.id, _value(key), expected_version=ABSENT, metadata=_index(key)
@@ -197,7 +106,6 @@ class KeyStore:
                 key.id,
             ) from None
         self._forget(key.id)
-        return key, text.text
 
     async def list(self, tenant: str | None = None) -> list[ApiKey]:
         """Return the keys of a tenant, or of all, oldest first."""
@@ -222,10 +130,7 @@ class KeyStore:
         Raises:
             NotFound: There is no such key, or it is revoked or expired.
         """
-        if overlap < timedelta():
-            raise InvalidInput("overlap", "must not be negative. Pass 0 to end the earlier text at once")
-        if overlap > LONGEST:
-            raise InvalidInput("overlap", "must be at most 100 years")
+        check_overlap(overlap)
         text, now = new_key_text(key_id), self._now()
         until = now + overlap
 

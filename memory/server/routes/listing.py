@@ -12,6 +12,7 @@ from starlette.responses import Response
 from memory.domain.error_table import notes_without_details
 from memory.domain.results import as_json
 from memory.domain.scope import Scope, Subtree
+from memory.facade.resources.scopes import list_reachable
 from memory.server.bodies import PARTS_TEXT, SearchQuestion
 from memory.server.callers import Caller, Reader
 from memory.server.problems import bad_request
@@ -216,7 +217,7 @@ async def _search(
     shown["entries"] = [hit_json(hit, explain=bool(asked.get("explain"))) for hit in found]
     if numbers is not None:
         shown["entries"] = [{**one, "short_id": numbers.get(one["id"])} for one in shown["entries"]]
-    shown["degraded"] += notes_without_details(found.degraded)
+    shown["degraded"] = list(dict.fromkeys(shown["degraded"] + notes_without_details(found.degraded)))
     for name, block, model in (("expansion", found.expansion, expand), ("rerank", found.rerank, rerank)):
         if block is not None:
             shown[name] = as_json(block)
@@ -228,15 +229,15 @@ async def _search(
 
 
 async def _all_scopes(caller: Caller) -> tuple[list[Scope | Subtree | str], tuple[str, ...]]:
-    """Return the scopes that a caller may search, because a search names them."""
+    """Return the scopes that a caller may search, because a search names them.
+
+    If a store is away, its scopes are left out, and a note says so.
+    """
     if caller.scopes is not None:
         return list(caller.scopes), ()
-    page = await caller.memory.scopes.list(limit=MOST_SCOPES)
-    notes = (
-        (f"only {MOST_SCOPES:,} scopes were searched, and there are more. Name a scope",)
-        if page.cursor
-        else ()
-    )
+    page, notes = await list_reachable(caller.memory, limit=MOST_SCOPES)
+    if page.cursor:
+        notes += (f"only {MOST_SCOPES:,} scopes were searched, and there are more. Name a scope",)
     return [one.scope for one in page.scopes] or [NO_SCOPE], notes
 
 

@@ -32,3 +32,19 @@ def test_configuration_gives_nothing_that_is_for_code(url: str, option: str) -> 
     adapter: Adapter = point.load()
     with pytest.raises(ConfigError, match=rf"'{option}'"):
         adapter.build("mid", url, {option: 5})
+
+
+@pytest.mark.parametrize("url", DRIVERS)
+def test_an_option_that_does_not_exist_is_answered_with_those_that_do(url: str) -> None:
+    pytest.importorskip(DRIVERS[url])
+    (point,) = entry_points(group="memory.adapters", name=url.partition(":")[0])
+    adapter: Adapter = point.load()
+    with pytest.raises(ConfigError, match=r"no option 'nosuch'.* Its options are \w+, \w+"):
+        adapter.build("mid", f"{url}?nosuch=1", {})
+
+
+def test_a_misspelt_option_is_corrected() -> None:
+    (point,) = entry_points(group="memory.adapters", name="redis")
+    adapter: Adapter = point.load()
+    with pytest.raises(ConfigError, match="no option 'timeot'; did you mean 'timeout'"):
+        adapter.build("mid", "redis://127.0.0.1:1?timeot=1", {})

@@ -21,6 +21,7 @@ from memory.domain.errors import (
     StoreUnavailable,
 )
 from memory.ports.base import LoginRefused
+from memory.ports.network_errors import explain_unreachable, find_reason
 
 DUPLICATE, NO_VALUE, NO_COLUMN, MALFORMED = 1062, 1048, 1054, 2027
 COLLISIONS = frozenset({1213, 1205, 1020})
@@ -91,7 +92,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
     """Return this library's error for a driver's; None for any other error."""
     cause = original(error)
     if isinstance(cause, my.MySQLError):
-        return _of_number(store, place, number_of(cause), type(cause).__name__, _missing_permission(cause))
+        return _of_number(store, place, cause)
     match cause:
         case UntrustedCertificate():
             return StoreUnavailable(
@@ -107,7 +108,10 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
         case OSError() | EOFError():
-            return StoreUnavailable(store, f"{place} cannot be reached ({type(cause).__name__})")
+            return StoreUnavailable(
+                store,
+                f"{place} cannot be reached: {explain_unreachable(cause)}; check the URL and the server",
+            )
         case SQLAlchemyError():
             return StoreError(store, f"SQLAlchemy refused ({type(cause).__name__})")
         case _:
@@ -155,7 +159,7 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
     (
         frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, *LOST}),
         StoreUnavailable,
-        "the connection to {place} was lost or refused; check the server, and try again",
+        "the connection to {place} was lost or refused{reason}; check the server, and try again",
     ),
 )
 """Errors by number, most specific first."""
@@ -174,11 +178,15 @@ def _missing_permission(cause: my.MySQLError) -> str:
     return f" ({said[1]} is denied for table {said[2]})" if said else ""
 
 
-def _of_number(store: str, place: str, number: int, kind: str, denied: str = "") -> Exception:
+def _of_number(store: str, place: str, cause: my.MySQLError) -> Exception:
+    number = number_of(cause)
     for numbers, ours, problem in _KINDS:
         if number in numbers:
-            told = problem.format(place=place, denied=denied)
+            reason = find_reason(cause)
+            told = problem.format(
+                place=place, denied=_missing_permission(cause), reason=f": {reason}" if reason else ""
+            )
             if ours is InvalidInput:
                 return InvalidInput("record", told)
             return ConfigError(f"store '{store}': {told}") if ours is ConfigError else ours(store, told)
-    return StoreError(store, f"the server refused ({kind}, error {number})")
+    return StoreError(store, f"the server refused ({type(cause).__name__}, error {number})")

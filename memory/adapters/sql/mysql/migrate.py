@@ -80,15 +80,24 @@ async def make_ready(
 async def may_only_read(connection: Connection, table: str) -> bool:
     """Whether the user may not change a table.
 
+    A server that takes no writes now, such as a replica, may take them later.
+    """
+    refusal = await refusal_of_writes(connection, table)
+    return refusal is not None and is_denied(refusal)
+
+
+async def refusal_of_writes(connection: Connection, table: str) -> Exception | None:
+    """Return the error with which the server refuses to change a table, if it does.
+
     The server checks rights even for a statement that matches no row.
     """
     try:
         await connection.tell(f"UPDATE `{table}` SET name = name WHERE 1 = 0")  # noqa: S608
     except Exception as error:
-        if not is_denied(error):
-            raise
-        return True
-    return False
+        if is_denied(error) or is_read_only(error):
+            return error
+        raise
+    return None
 
 
 async def look(

@@ -23,7 +23,7 @@ from memory.adapters.sql.mysql.errors import (
 )
 from memory.adapters.sql.mysql.filters import is_comparable
 from memory.adapters.sql.mysql.flavour import MARIADB
-from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready, may_only_read
+from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready, may_only_read, refusal_of_writes
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.search import IndexBacklog, search
 from memory.adapters.sql.mysql.settings import Settings
@@ -177,10 +177,12 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             **settings.facts,
         }
         in_quarantine = int(await connection.fetchval(f"SELECT count(*) FROM `{names.quarantine}`"))  # noqa: S608
-        ok = form == str(names.form)
+        refusal = await refusal_of_writes(connection, names.registry)
+        no_writes = refusal is not None and is_read_only(refusal)
         return Health(
-            ok,
-            self.config.place,
+            form == str(names.form) and not no_writes,
+            self.config.place
+            + ("; it takes no writes: a replica, or a server that is read only" * no_writes),
             f"{settings.flavour.product} {settings.version}",
             self._epoch,
             facts,

@@ -18,6 +18,7 @@ from memory.adapters.sql.postgresql.connection import UnusableFile
 from memory.adapters.sql.server.pool import PoolTimeout
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.base import LoginRefused
+from memory.ports.network_errors import explain_unreachable
 
 MAY_NOT_WRITE = (pg.InsufficientPrivilegeError, pg.ReadOnlySQLTransactionError)
 """Errors of a change by a role with SELECT only, or by any role on a standby."""
@@ -67,7 +68,10 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
         case OSError():
-            return StoreUnavailable(store, f"{place} cannot be reached ({type(cause).__name__})")
+            return StoreUnavailable(
+                store,
+                f"{place} cannot be reached: {explain_unreachable(cause)}; check the URL and the server",
+            )
         case SQLAlchemyError():
             return StoreError(store, f"SQLAlchemy refused ({type(cause).__name__})")
         case _:

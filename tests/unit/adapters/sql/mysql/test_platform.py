@@ -115,6 +115,31 @@ async def test_writes_go_on_once_the_server_takes_them_again(server: MySqlServer
         await server.run_sql("DROP USER plain")
 
 
+async def test_a_server_that_is_read_only_is_opened_and_read(server: MySqlServer, database: str) -> None:
+    await server.run_sql("CREATE OR REPLACE USER plain IDENTIFIED BY 'plain'")
+    await server.run_sql(f"GRANT ALL ON {database}.* TO plain")
+    url = f"mysql://plain:plain@127.0.0.1:{server.port}/{database}"
+    writer, store = MySqlStore(url), MySqlStore(url)
+    await writer.open(DECLARED)
+    try:
+        await apply_all(writer, put(record(1)))
+        await server.run_sql("SET GLOBAL read_only = 1")
+        await store.open(DECLARED)
+        assert await fetch_record(store, 1)
+        health = await store.check()
+        assert not health.ok
+        assert "takes no writes" in health.detail
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await store.apply([put(record(2))])
+        await server.run_sql("SET GLOBAL read_only = 0")
+        await apply_all(store, put(record(2)))
+    finally:
+        await server.run_sql("SET GLOBAL read_only = 0")
+        await store.close()
+        await writer.close()
+        await server.run_sql("DROP USER plain")
+
+
 async def test_a_server_without_tls_is_named(server: MySqlServer, database: str) -> None:
     with pytest.raises(ConfigError, match="offers no TLS, and ssl_mode=required"):
         await MySqlStore(server.url(database, ssl_mode="required")).open(DECLARED)
