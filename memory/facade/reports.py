@@ -156,7 +156,9 @@ async def _count_pending(engine: Engine, tenant: str, tier: str) -> int:
 async def stuck_work(engine: Engine, tenant: str) -> tuple[str, ...]:
     """Return a sentence for each failed step or move of the tenant in this process."""
     steps = [
-        f"{p.step} of {p.record_id}: {p.said}" for p in await engine.outbox.unfinished() if p.tenant == tenant
+        f"{p.step} of {p.record_id}: {p.said}"
+        for p in await engine.outbox.remaining_failures()
+        if p.tenant == tenant
     ]
     moves = [
         f"move of {key.id}: {said}"

@@ -160,7 +160,9 @@ class Maintenance:
             await lease.give_back()
         report.healed = len(self._generations.healed) - before
         report.stays += tuple(
-            f"{p.step} of {p.record_id}: {p.said}" for p in await self._outbox.unfinished() if not p.waits
+            f"{p.step} of {p.record_id}: {p.said}"
+            for p in await self._outbox.remaining_failures()
+            if not p.waits
         )
         return report
 
@@ -302,7 +304,7 @@ class Maintenance:
                 await self._job(report, self._try_some, leaf, store, most, report, away)
         said = [
             f"{p.step} of {p.record_id} of tenant '{p.tenant}': {p.said}"
-            for p in await self._outbox.unfinished()
+            for p in await self._outbox.remaining_failures()
         ]
         return [*report.waiting, *report.stays, *said][:most]
 

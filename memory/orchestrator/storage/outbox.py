@@ -212,7 +212,7 @@ class Outbox:
         """
         return tuple(problem for _, problem in self._problems.values())
 
-    async def unfinished(self) -> tuple[StepFailure, ...]:
+    async def remaining_failures(self) -> tuple[StepFailure, ...]:
         """Return `problems`, without those whose step is no longer pending.
 
         Another process may have carried out the step, or a deletion may have ended it.

@@ -302,15 +302,15 @@ async def test_what_another_process_has_seen_to_is_no_problem_any_more(world: Wo
     world.long.down = True
     entry = await world.write(scope=USER)
     await world.engine.maintenance.sweep()
-    assert [problem.step for problem in await world.engine.outbox.unfinished()] == ["deliver.replica"]
+    assert [problem.step for problem in await world.engine.outbox.remaining_failures()] == ["deliver.replica"]
     assert len(await world.engine.maintenance.overdue()) > 0
     world.heal()
     other = await world.another_process()
     await (other.deletion.delete(TENANT, entry.id) if seen_to == "deleted" else other.maintenance.sweep())
     world.mid.down = True
-    assert len(await world.engine.outbox.unfinished()) == 1, "nobody can tell just now"
+    assert len(await world.engine.outbox.remaining_failures()) == 1, "nobody can tell just now"
     world.heal()
-    assert await world.engine.outbox.unfinished() == ()
+    assert await world.engine.outbox.remaining_failures() == ()
     assert await world.engine.maintenance.overdue() == []
 
 
