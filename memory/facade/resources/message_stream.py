@@ -13,6 +13,7 @@ from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.message import Message
 from memory.facade.arguments import changes_of
 from memory.facade.runtime.async_context import AsyncContext
+from memory.facade.runtime.shared_handle import SharedHandle
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ INTERRUPTED = "interrupted"
 
 
 @explain_guesses
-class MessageStream(AsyncContext):
+class MessageStream(AsyncContext, SharedHandle):
     """A message whose text arrives in pieces, such as a model's answer.
 
         async with session.stream() as out:

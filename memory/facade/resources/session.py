@@ -25,6 +25,7 @@ from memory.facade.resources.runs import Runs
 from memory.facade.resources.tasks import Tasks
 from memory.facade.runtime.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of, request_of_session
+from memory.facade.runtime.shared_handle import SharedHandle
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import least_relevance, search_mode
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation, message_ids
@@ -51,7 +52,7 @@ MessageLike = Message | Mapping[str, Any] | object
 
 @guard_calls
 @explain_guesses
-class Session:
+class Session(SharedHandle):
     """The conversation of one session, and the window of it that a model is sent.
 
         session = memory.session("s1", user="ada", system="You are helpful.")

@@ -72,6 +72,7 @@ from memory.facade.runtime.request_ids import (
     request_about,
     request_of_writes,
 )
+from memory.facade.runtime.shared_handle import SharedHandle
 from memory.facade.search_options import (
     FilterInput,
     Include,
@@ -207,7 +208,7 @@ def scopes_of(scope: Scopes | None) -> list[Scope | Subtree]:
     return [scope_or_subtree(one) for one in given]
 
 
-class Access:
+class Access(SharedHandle):
     """One tenant's access to the engine.
 
     The first one owns the engine's life. Those that it makes for other tenants and for

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from memory.domain.errors import NotOpen, WrongEventLoop
+from memory.facade.runtime.shared_handle import SharedHandle
 from memory.orchestrator.conversations.window.reads import WindowReads, reads_of_caller, with_reads
 from memory.ports.fork_guard import ForkGuard
 
@@ -25,7 +26,7 @@ Deliver = Callable[[Any, BaseException | None], None]
 """
 
 
-class LoopThread:
+class LoopThread(SharedHandle):
     """An event loop in a daemon thread, started at the first call.
 
     Calls run in a copy of their caller's context, and with the caller's reads of

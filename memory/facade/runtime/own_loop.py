@@ -27,6 +27,7 @@ from memory.facade.runtime.proxies import (
     read_ahead,
     unwrap,
 )
+from memory.facade.runtime.shared_handle import SharedHandle
 
 OWN = "own"
 """The value of `Memory(loop=)` that starts a private event loop."""
@@ -49,7 +50,7 @@ class OwnLoopProxy(Proxy):
         return self._handed_out(getattr(self._original, name))
 
 
-class LoopBound:
+class LoopBound(SharedHandle):
     """The base class of classes whose objects a caller makes.
 
     With `loop="own"`, or with arguments that belong to a private loop, the new object

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from memory.facade.runtime.loop_thread import LoopThread
+from memory.facade.runtime.shared_handle import SharedHandle
 
 READ_AHEAD = 0.001
 """Seconds for which an iteration reads ahead on the private loop."""
@@ -24,7 +25,7 @@ CONTEXT = ("__aenter__", "__aexit__", "__call__")
 """The special methods that a proxy has."""
 
 
-class Proxy:
+class Proxy(SharedHandle):
     """The base class of proxies. A proxy holds the original and the loop of its calls.
 
     A proxy that owns the loop stops it in `close`.
