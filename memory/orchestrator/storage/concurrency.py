@@ -17,13 +17,23 @@ B = TypeVar("B")
 async def each_at_once(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the answers in the order of the calls.
 
-    Raises the error of the first call that failed.
+    Raises the error of the first call that failed. A cancellation is raised with its
+    message, which `asyncio.gather` may lose: anyio needs it to end its scopes.
     """
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return cast("list[T]", answers)
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    cancelled: asyncio.CancelledError | None = None
+    while not all(task.done() for task in tasks):
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+            for task in tasks:
+                task.cancel(*error.args)
+    for task in tasks:
+        _ = task.cancelled() or task.exception()  # else asyncio logs errors that are not raised
+    if cancelled is not None:
+        raise cancelled
+    return [task.result() for task in tasks]
 
 
 async def both_at_once(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
