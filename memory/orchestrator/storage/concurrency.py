@@ -32,27 +32,20 @@ async def outcomes_at_once(calls: Iterable[Awaitable[T]]) -> list[T | BaseExcept
     A cancellation is raised with its message, which `asyncio.gather` may lose. By it
     anyio recognises the cancellations of its scopes.
     """
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    cancelled: asyncio.CancelledError | None = None
-    while not all(task.done() for task in tasks):
-        try:
-            await asyncio.wait(tasks)
-        except asyncio.CancelledError as error:
-            cancelled = cancelled or error
-            for task in tasks:
-                task.cancel(*error.args)
-    outcomes: list[T | BaseException] = list(map(_outcome_of, tasks))
-    if cancelled is not None:
-        raise cancelled
-    return outcomes
+    gathered: Any = asyncio.gather(*calls, return_exceptions=True)
+    messages: list[Any] = []
+    cancel_all = gathered.cancel
 
+    def cancel(msg: Any = None) -> bool:
+        messages.append(msg)
+        return bool(cancel_all(msg))
 
-def _outcome_of(task: asyncio.Future[T]) -> T | BaseException:
+    gathered.cancel = cancel
     try:
-        error = task.exception()
-    except asyncio.CancelledError as cancelled:
-        return cancelled
-    return task.result() if error is None else error
+        outcomes: list[T | BaseException] = await gathered
+    except asyncio.CancelledError:
+        raise asyncio.CancelledError(*filter(None, messages[:1])) from None
+    return outcomes
 
 
 async def both_at_once(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
