@@ -19,6 +19,7 @@ from memory.domain.guesses import (
     ATTRIBUTES,
     CALLS,
     NAMES,
+    PARTS_OF_MESSAGE,
     PLACES,
     SETTINGS,
     VALUE_NOTES,
@@ -335,12 +336,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def meant_name(name: str, known: Collection[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that a guessed one means; None if none is near.
 
-    Names that are guessed for the same argument also stand for each other.
+    Names that are guessed for the same argument also stand for each other, except the
+    parts of a message.
     """
     for names, answers in ARGUMENTS.items():
         guesses = names.split()
         if name in guesses or answers[0][0] == name:
-            for right in [*(answer[0] for answer in answers), *guesses]:
+            synonyms = [] if names == PARTS_OF_MESSAGE else guesses
+            for right in [*(answer[0] for answer in answers), *synonyms]:
                 if right in known:
                     return right
     return nearest(name.lower(), known, cutoff)

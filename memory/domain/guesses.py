@@ -71,6 +71,9 @@ _WHERE = ("filter", '{"metadata.price": {"$gt": 3}}')
 _PROMOTE = ("Memory.promote", 'memory.promote(entry.id, "user:ada")')
 _ERASE_USER = ("Memory.delete", 'memory.admin.erase_user("ada")')
 
+PARTS_OF_MESSAGE = "role content tool_calls tool_call_id at"
+"""Names that are guessed together, and do not stand for each other."""
+
 ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     # -- owners and scopes
     "user_id user uid userid owner owner_id customer_id actor_id": (
@@ -116,7 +119,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         _MESSAGE,
         ("Memory.write", 'memory.session("s1").append([{"role": "user", "content": "hello"}])'),
     ),
-    "role content tool_calls tool_call_id at": (
+    PARTS_OF_MESSAGE: (
         _MESSAGE,
         ("Session.update", 'session.update("m1", content="hello")'),
         ("query", '"what does Ada drink?"'),

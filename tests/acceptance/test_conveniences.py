@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memory.agents.manager.manager import MemoryManager
@@ -69,7 +71,7 @@ async def test_one_id_is_enough_to_say_what_is_superseded(memory: Memory) -> Non
 
 async def test_the_wrong_kind_of_with_says_which_one_to_use() -> None:
     stores = [NamedStore("all", Memory("memory://").scoped(USER), description="All")]
-    named = {
+    named: dict[Any, str] = {
         Memory("memory://"): "BlockingMemory",
         MemoryManager(stores): "BlockingMemoryManager",
         Memory("memory://").session("s").stream(): "BlockingMemory",

@@ -59,6 +59,16 @@ async def test_a_guessed_argument_is_answered_with_the_right_one(
         assert "Example: {" in text
 
 
+async def test_a_part_that_a_message_lacks_is_not_answered_with_another_part(memory: Memory) -> None:
+    async with Client(create_server(memory, BOB)) as client:
+        for part in ("tool_calls", "tool_call_id", "at"):
+            message = {"role": "assistant", "content": "", part: "x"}
+            _, text = await refused(client, "append_messages", messages=[message])
+            assert f'"messages[0].{part}" is unknown; accepted: role, content, id.' in text
+        _, text = await refused(client, "add_memory", content="tea", role="user")
+        assert '"role" is unknown. Arguments:' in text
+
+
 WRONG: list[tuple[str, str, dict[str, Any]]] = [
     ("wrong_arguments", "search_memory", {}),
     ("wrong_arguments", "search_memory", {"query": 5}),

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,6 +123,29 @@ def test_calls_that_run_when_the_input_ends_are_answered(tmp_path: Path) -> None
     stored = {answers[number]["result"]["structuredContent"]["entry"]["content"] for number in (2, 3)}
     assert stored == {"tea", "milk"}
     assert answers[4]["result"]["isError"]
+    assert process.returncode == 0
+
+
+@pytest.mark.nightly
+def test_calls_that_the_client_cancels_end_no_other_call(tmp_path: Path) -> None:
+    with served(tmp_path, "--scope", "user:ada") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ask(process, 1, "initialize", **INITIALIZE)
+        ask(process, 2, "tools/call", name="add_memory", arguments={"content": "Ada drinks tea"})
+        search = {"name": "search_memory", "arguments": {"query": "tea"}}
+        for number in range(3, 90):
+            for line in (
+                {"id": number, "method": "tools/call", "params": search},
+                {"method": "notifications/cancelled", "params": {"requestId": number}},
+            ):
+                process.stdin.write(json.dumps({"jsonrpc": "2.0", **line}) + "\n")
+                process.stdin.flush()
+                time.sleep(number % 7 / 1_000)
+        last = {"jsonrpc": "2.0", "id": 90, "method": "tools/call", "params": search}
+        out, err = process.communicate(json.dumps(last) + "\n", timeout=120)
+    answers = {one["id"]: one for one in map(json.loads, out.splitlines())}
+    assert "Ada drinks tea" in answers[90]["result"]["content"][0]["text"], err
     assert process.returncode == 0
 
 

@@ -42,6 +42,7 @@ from memory.facade.runtime.async_context import AsyncContext
 from memory.facade.runtime.own_loop import LoopBound
 from memory.facade.write_options import check_resolver
 from memory.orchestrator.enrichment.conflicts import Resolver
+from memory.orchestrator.storage.concurrency import each_at_once, outcomes_at_once
 
 log = logging.getLogger(__name__)
 
@@ -259,9 +260,7 @@ class MemoryManager(AsyncContext, LoopBound):
         with span("search_memory", self._attributes) as describe:
             found = [
                 entry
-                for entries in await asyncio.gather(
-                    *(self._search_store(store, text, limit) for store in named)
-                )
+                for entries in await each_at_once(self._search_store(store, text, limit) for store in named)
                 for entry in entries
             ]
             describe("gen_ai.memory.record.count", len(found))
@@ -610,7 +609,7 @@ class MemoryManager(AsyncContext, LoopBound):
             for number, entry in enumerate(entries)
             for store in stores
         ]
-        results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)
+        results = await outcomes_at_once(call for _, _, call in each)
         failed = [
             (number, store.name, result)
             for (number, store, _), result in zip(each, results, strict=True)

@@ -22,6 +22,7 @@ from memory.domain.message import Message, origins_of
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes import import_message, import_messages
 from memory.facade.resources.session import MessageLike, Session
+from memory.orchestrator.storage.concurrency import each_at_once, outcomes_at_once
 from memory.policies.extraction import ExtractedFact, MessageFilter, key_of
 
 log = logging.getLogger(__name__)
@@ -155,9 +156,7 @@ class Attachment:
             return
         facts = await facts_of(self._settings.extractor, messages, self._context)
         with await self._spool.track_source(of):
-            results = await asyncio.gather(
-                *(self._add_fact(fact, of, provenance) for fact in facts), return_exceptions=True
-            )
+            results = await outcomes_at_once(self._add_fact(fact, of, provenance) for fact in facts)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -281,7 +280,7 @@ class Recording:
 
         Failures are logged, not raised.
         """
-        await asyncio.gather(*(attachment.save(whatever=True) for attachment in self._attachments))
+        await each_at_once(attachment.save(whatever=True) for attachment in self._attachments)
 
     async def close(self) -> bool:
         """Deliver everything to every store and end the recording.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
 from memory.facade.runtime.access import access_of, engine_of
 from memory.orchestrator.conversations.tasks.runs import RunDraft
+from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.sources import MessageSource, track_source
 
 PREFIX = "extraction:"
@@ -211,7 +211,7 @@ class Log:
 
         This is needed if another recording has stored the opposite, or is about to.
         """
-        there = await asyncio.gather(*map(self.position, self._stores))
+        there = await each_at_once(map(self.position, self._stores))
         for store, come in zip(self._stores, there, strict=True):
             if come != come.at(0):
                 await self._change(store, lambda come: come.at(0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
@@ -32,6 +31,7 @@ from memory.orchestrator.conversations.window.reads import (
     reads_of_caller,
     with_reads,
 )
+from memory.orchestrator.storage.concurrency import outcomes_at_once
 from memory.orchestrator.storage.places import Places
 from memory.policies.message_alignment import align_messages, begins_at, merge_messages
 from memory.policies.message_ranking import best_of, ranks_by_words
@@ -103,9 +103,7 @@ class CompositeProvider(TurnMixin, LoopBound):
         validation.identifier("session_id", session_id)
         asked = {"limit": limit, "query": query, "tags": tags}
         if self._merges:
-            results = await asyncio.gather(
-                *(part.read(session_id, **asked) for part in self._parts), return_exceptions=True
-            )
+            results = await outcomes_at_once(part.read(session_id, **asked) for part in self._parts)
             self._raise_where("read", results, all_of_them=True)
             together = merge_messages([result for result in results if not isinstance(result, BaseException)])
             if limit is not None and query is not None and len(together) > limit:
@@ -219,9 +217,7 @@ class CompositeProvider(TurnMixin, LoopBound):
             return list(await part.write(own, session_id, tags=tags, agent=agent) or [])
 
         reads = reads_of_caller()  # each part is written in its own task
-        results = await asyncio.gather(
-            *(with_reads(reads, to, part) for part in self._parts), return_exceptions=True
-        )
+        results = await outcomes_at_once(with_reads(reads, to, part) for part in self._parts)
         self._raise_where("write", results)
         return [note for result in results if not isinstance(result, BaseException) for note in result]
 
@@ -283,7 +279,7 @@ class CompositeProvider(TurnMixin, LoopBound):
         able = [part for part in self._parts if hasattr(part, "clear")]
         self._raise_where(
             "clear",
-            await asyncio.gather(*(part.clear(session_id) for part in able), return_exceptions=True),
+            await outcomes_at_once(part.clear(session_id) for part in able),
             of=able,
         )
 

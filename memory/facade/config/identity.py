@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from memory.facade.config.values import Duration
+from memory.facade.config.values import Duration, SettingsTable
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 Role = Literal["reader", "writer", "admin", "operator"]
@@ -16,10 +16,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Addresses that only this machine reaches."""
 
 
-class JwtSettings(BaseModel):
+class JwtSettings(SettingsTable):
     """Tokens of an identity provider that the server accepts beside keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     issuer: Name
     """The `iss` of the tokens, exactly."""
@@ -63,10 +61,8 @@ class JwtSettings(BaseModel):
         raise ValueError("should be an https address, or the path of a file")
 
 
-class AuditSettings(BaseModel):
+class AuditSettings(SettingsTable):
     """The audit log of the server."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     reads: bool = False
     """Record reads too."""

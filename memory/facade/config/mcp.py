@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
+from pydantic import BeforeValidator, field_validator
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import MCP_SOURCE
 from memory.domain.scope import Scope, Subtree, is_subtree_text
+from memory.facade.config.values import SettingsTable
 
 DEFAULT_MCP_SCOPE: Final = "user:default"
 """The scope of callers over MCP if nothing names one."""
@@ -25,13 +26,11 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 """One text, or several."""
 
 
-class McpSection(BaseModel):
+class McpSection(SettingsTable):
     """Settings of `memory mcp`, named as its options. The options win over them.
 
     None stands for the default of `memory.mcp.settings.McpSettings`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     scope: Texts = (DEFAULT_MCP_SCOPE,)
     """The scopes and subtrees that callers see."""

@@ -6,23 +6,21 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from memory.domain.scope import Scope
 from memory.domain.time import show_duration
 from memory.facade.config.identity import AuditSettings, JwtSettings
-from memory.facade.config.values import Duration
+from memory.facade.config.values import Duration, SettingsTable
 
 MIB = 2**20
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(SettingsTable):
     """Settings of the HTTP server.
 
     The options of `memory serve` win over them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080

@@ -20,7 +20,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     PrivateAttr,
@@ -44,6 +43,7 @@ from memory.facade.config.values import (
     HIDDEN,
     Duration,
     Interval,
+    SettingsTable,
     StoreOptions,
     StoreUrl,
     installed_schemes,
@@ -125,9 +125,6 @@ _Shown = PlainSerializer(mask_url)
 """A type whose dump hides secrets."""
 
 
-_FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
 MOST_INDEXES = 16
 """The most indexes on metadata and data. Every write of an entry updates them all."""
 
@@ -141,34 +138,28 @@ def _one_value(name: str) -> Callable[[object], object]:
     return read
 
 
-class RetrySettings(BaseModel):
+class RetrySettings(SettingsTable):
     """Retries of calls that find the store unavailable; see `Retry`.
 
     `attempts` counts all calls. `backoff` is the longest wait before the second one.
     """
 
-    model_config = _FROZEN
-
     attempts: int = Field(default=3, ge=1, le=20)
     backoff: Duration = timedelta(milliseconds=100)
 
 
-class BreakerSettings(BaseModel):
+class BreakerSettings(SettingsTable):
     """When calls to a failing store are suspended; see `CircuitBreaker`.
 
     It opens after `failures` failed calls in a row, for `cool_down`.
     """
 
-    model_config = _FROZEN
-
     failures: int = Field(default=5, ge=1)
     cool_down: Duration = timedelta(seconds=10)
 
 
-class Guards(BaseModel):
+class Guards(SettingsTable):
     """The wrappers of a store. All of them are off unless set."""
-
-    model_config = _FROZEN
 
     timeout: Duration | None = None
     retry: Annotated[RetrySettings | None, BeforeValidator(_one_value("attempts"))] = None
@@ -209,23 +200,19 @@ class StoreConfig(Guards):
         ]
 
 
-class Tiers(BaseModel):
+class Tiers(SettingsTable):
     """The store of each tier: the name of a store under `stores`, or a URL."""
-
-    model_config = _FROZEN
 
     short: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
     mid: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
     long: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
 
 
-class RouteConfig(BaseModel):
+class RouteConfig(SettingsTable):
     """Another store for a part of what a tier keeps; see `SplitStore`.
 
     All conditions of a route must hold, and the first matching route wins.
     """
-
-    model_config = _FROZEN
 
     tiers: tuple[Literal["short", "mid", "long"], ...] = Field(min_length=1)
     store: Annotated[str, AfterValidator(_url_or_name), _Shown]
@@ -262,10 +249,8 @@ class RouteConfig(BaseModel):
         return f"{', '.join(self.tiers)}: {' and '.join(asked)} -> {mask_url(self.store)}"
 
 
-class Durations(BaseModel):
+class Durations(SettingsTable):
     """How long things last; see `EngineSettings`."""
-
-    model_config = _FROZEN
 
     mark_life: Duration = EngineSettings().mark_life
     tombstone_life: Duration = EngineSettings().tombstone_life
@@ -278,14 +263,12 @@ class Durations(BaseModel):
     embedding: Interval = EngineSettings().embedding
 
 
-class EmbedderSettings(BaseModel):
+class EmbedderSettings(SettingsTable):
     """The model that turns texts into vectors.
 
     `use` is "wordllama", "folder" for a sentence encoder in the folder `path`, or
     "none", which disables semantic search.
     """
-
-    model_config = _FROZEN
 
     use: Literal["wordllama", "none", "folder"] = "wordllama"
     path: str | None = None
@@ -309,7 +292,7 @@ class EmbedderSettings(BaseModel):
         )
 
 
-class ConversationSettings(BaseModel):
+class ConversationSettings(SettingsTable):
     """Settings for messages of sessions.
 
     `meaning` says where the vectors for the semantic search of messages are kept:
@@ -321,44 +304,36 @@ class ConversationSettings(BaseModel):
     The vectors do not contain the text.
     """
 
-    model_config = _FROZEN
-
     meaning: Literal["home", "long", "off"] = "home"
 
 
-class SearchSettings(BaseModel):
+class SearchSettings(SettingsTable):
     """Settings of searches.
 
     `cache_bytes` limits the vectors that are kept in memory for stores without a vector
     index; 0 keeps none.
     """
 
-    model_config = _FROZEN
-
     cache_bytes: Annotated[int, Field(ge=0)] = EngineSettings().search_cache_bytes
 
 
-class ArtifactSettings(BaseModel):
+class ArtifactSettings(SettingsTable):
     """Settings of artifacts.
 
     `max_bytes` is the largest size of an artifact. The quota `artifact_bytes` limits
     the total of a tenant, including large texts of its messages.
     """
 
-    model_config = _FROZEN
-
     max_bytes: Annotated[int, Field(ge=1)] = EngineSettings().artifact_bytes
 
 
-class DocumentSettings(BaseModel):
+class DocumentSettings(SettingsTable):
     """Settings of documents.
 
     `short` names the scopes whose documents have their home in tier `short`: paths such
     as `path:cache/`, with all below them, and kinds such as `session`. All other
     documents are in tier `mid`.
     """
-
-    model_config = _FROZEN
 
     short: tuple[str, ...] = ()
 
@@ -374,15 +349,13 @@ class DocumentSettings(BaseModel):
         return document_prefixes(self.short)
 
 
-class EnrichmentSettings(BaseModel):
+class EnrichmentSettings(SettingsTable):
     """The default enrichment of `write` and `write_with_report`.
 
     With `auto_tag` the advisor adds tags to new entries. With `auto_supersede` older
     entries that they supersede are retired. Both need an advisor; without one, nothing
     is done.
     """
-
-    model_config = _FROZEN
 
     auto_tag: bool = False
     auto_supersede: bool = False
@@ -407,14 +380,12 @@ class ServingStore:
         return f"ServingStore({said}, guards={self.guards.settings_by_name()!r})"
 
 
-class MemoryConfig(BaseModel):
+class MemoryConfig(SettingsTable):
     """All settings of a memory. Its dump and its text contain no secrets.
 
     Raises:
         ConfigError: For an invalid setting, with its name.
     """
-
-    model_config = _FROZEN
 
     tenant: str = "default"
     embedder: Annotated[EmbedderSettings, BeforeValidator(_one_value("use"))] = EmbedderSettings()

@@ -1,17 +1,19 @@
-"""Value types of a configuration: store URLs that hide secrets, and durations."""
+"""Tables and values of a configuration: URLs that hide secrets, durations, numbers."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from importlib import metadata
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
+from pydantic_core import PydanticKnownError
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
@@ -138,6 +140,33 @@ def _mask_value(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_mask_value(inner) for inner in value]
     return mask_url(value) if isinstance(value, str) else value
+
+
+class SettingsTable(BaseModel):
+    """A table of a configuration: frozen, with known settings and finite numbers only.
+
+    A truth value is no number. Texts such as "8080" are numbers, because environment
+    variables are texts.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_a_truth_value(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) and info.field_name is not None:
+            types = set(_types_in(cls.model_fields[info.field_name].annotation))
+            if bool not in types and types & {int, float}:
+                raise PydanticKnownError("int_type" if int in types else "float_type")
+        return value
+
+
+def _types_in(annotation: Any) -> Iterator[Any]:
+    """Yield an annotation, and the types in it that a value itself may have."""
+    yield annotation
+    if get_origin(annotation) in (Annotated, Union, UnionType):
+        for part in get_args(annotation):
+            yield from _types_in(part)
 
 
 class StoreOptions(dict[str, Any]):

@@ -13,6 +13,7 @@ from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.message import Message
 from memory.facade.arguments import changes_of
 from memory.facade.runtime.async_context import AsyncContext
+from memory.facade.runtime.handles import copies_are_the_handle
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,7 @@ INTERRUPTED = "interrupted"
 """The `finish_reason` of a message whose writer ended with an error."""
 
 
+@copies_are_the_handle
 @explain_guesses
 class MessageStream(AsyncContext):
     """A message whose text arrives in pieces, such as a model's answer.

@@ -294,12 +294,15 @@ class _Answer(asyncio.Future[Any]):
 
     cancel_call: Callable[[], None]
     _is_cancel_requested = False
+    _message: Any | None = None
+    """The message of the cancellation. By it anyio recognises those of its scopes."""
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the call."""
         if self.done():
             return False
         self._is_cancel_requested = True
+        self._message = msg
         self.cancel_call()
         return True
 
@@ -314,7 +317,7 @@ class _Answer(asyncio.Future[Any]):
         if self.done():
             return
         if self._is_cancel_requested or isinstance(error, asyncio.CancelledError):
-            super().cancel()
+            super().cancel(self._message)
         elif error is not None:
             self.set_exception(error)
         else:

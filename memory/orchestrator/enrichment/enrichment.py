@@ -215,7 +215,7 @@ class Enricher:
             for key in (*self._waiting, *self._under_way)
             if key.tenant == partition.tenant and ids.digest_of(key.id) == digest
         ]
-        await asyncio.gather(*[self.wait_until_tried(key, seconds) for key in there])
+        await each_at_once(self.wait_until_tried(key, seconds) for key in there)
 
     # -- what is to be done ------------------------------------------------------------
 

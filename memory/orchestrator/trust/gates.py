@@ -20,6 +20,7 @@ from memory.domain.entry import Entry, EntryDraft, check_patch, with_changes
 from memory.domain.errors import InvalidInput, RejectedByGate
 from memory.domain.provenance import ORIGIN_KINDS, Provenance
 from memory.orchestrator.storage.callbacks import is_async
+from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.ports.cooperative import iterate_cooperatively
 
@@ -121,19 +122,15 @@ class GateRunner:
 
         async def collect_answers() -> None:
             if is_async(gate):
-                await asyncio.gather(
-                    *(await_answer(number, gate(*args)) for number, args in enumerate(asked))
-                )
+                await each_at_once(await_answer(number, gate(*args)) for number, args in enumerate(asked))
             else:
                 await asyncio.get_running_loop().run_in_executor(
                     self._threads, contextvars.copy_context().run, called_all
                 )
-                await asyncio.gather(
-                    *(
-                        await_answer(number, answer)
-                        for number, answer in list(given.items())
-                        if inspect.isawaitable(answer)
-                    )
+                await each_at_once(
+                    await_answer(number, answer)
+                    for number, answer in list(given.items())
+                    if inspect.isawaitable(answer)
                 )
 
         try:

@@ -121,7 +121,7 @@ class EntryStore(BaseStore):
         paths = self._fields if op.index is None else op.index or []
         texts = [text for path in paths for text in get_text_at_path(value, path)]
         draft: dict[str, Any] = {"scope": scope, "key": op.key, "data": value}
-        draft["content"] = "\n".join(texts).encode()[:MAX_CONTENT].decode(errors="ignore")
+        draft["content"] = "\n".join(texts).encode(errors="ignore")[:MAX_CONTENT].decode(errors="ignore")
         if not texts:
             draft["searchable"] = False
         if op.ttl is not None:

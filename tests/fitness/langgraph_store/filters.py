@@ -27,7 +27,8 @@ def data_filter(asked: Mapping[str, Any], *path: str) -> Filter | None:
         if not isinstance(wanted, Mapping):
             conditions.append(field == wanted)
         elif not any(key.startswith("$") for key in wanted):
-            conditions.append(data_filter(wanted, *path, name) or field.exists())
+            within = data_filter(wanted, *path, name)
+            conditions.append(field.exists() if within is None else within)
         else:
             if unknown := wanted.keys() - COMPARISONS:
                 raise ValueError(f"Unsupported operator: {', '.join(unknown)}. Use {', '.join(COMPARISONS)}")

@@ -98,8 +98,29 @@ async def test_values_survive_as_they_are(config: dict[str, Any]) -> None:
             assert found.value == value
 
 
+async def test_filters_reach_into_values(store: EntryStore) -> None:
+    await store.aput(("docs",), "a", {"meta": {"lang": "de", "pages": {"count": 3}}, "a.b": 1})
+    await store.aput(("docs",), "b", {"meta": {"lang": "en", "pages": {"count": 9}}})
+    await store.aput(("docs",), "c", {"a": {"b": 1}})
+    for wanted, keys in (
+        ({"meta": {"lang": "de"}}, {"a"}),
+        ({"meta": {"lang": "de", "pages": {"count": 9}}}, set()),
+        ({"meta": {"pages": {"count": {"$gt": 2}}}}, {"a", "b"}),
+        ({"meta": {"pages": {"count": {"$gt": 2, "$lt": 9}}}}, {"a"}),
+        ({"meta": {}}, {"a", "b"}),
+        ({"a.b": 1}, {"a"}),
+        ({"a": {"b": 1}}, {"c"}),
+    ):
+        assert {item.key for item in await store.asearch(("docs",), filter=wanted)} == keys, wanted
+
+
 async def test_a_batch_with_a_bad_value_stores_nothing(store: EntryStore) -> None:
-    bad = [("k" * 600, {"a": 1}), ("large", {"text": "x" * 70_000}), ("object", {"a": object()})]
+    bad: list[tuple[str, Any]] = [
+        ("k" * 600, {"a": 1}),
+        ("large", {"text": "x" * 70_000}),
+        ("object", {"a": object()}),
+        ("surrogate", {"text": "half a smile \ud83d"}),
+    ]
     for key, value in bad:
         with pytest.raises(InvalidInput):
             await store.abatch([PutOp(("n",), "good", {"a": 1}), PutOp(("n",), key, value)])

@@ -234,7 +234,7 @@ def test_a_file_may_have_an_at_sign_in_its_name() -> None:
 def test_configuration_is_frozen() -> None:
     config = MemoryConfig()
     with pytest.raises(ValidationError):
-        config.tenant = "other"
+        config.tenant = "other"  # type: ignore[misc]
 
 
 def test_tiers_with_the_same_url_get_one_store_and_others_their_own() -> None:

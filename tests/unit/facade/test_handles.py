@@ -32,6 +32,8 @@ def handles(memory: Any, provider: Any) -> dict[str, Any]:
         "session": session,
         "tasks": session.tasks,
         "runs": session.runs,
+        "stream": session.stream(role="assistant"),
+        "holds": memory.admin.legal_holds,
         "provider": provider,
         **{name: getattr(memory, name) for name in names},
     }

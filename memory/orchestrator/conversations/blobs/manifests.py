@@ -45,6 +45,7 @@ from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.sessions import SessionRecords, life_of
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
+from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
@@ -261,7 +262,7 @@ class Manifests:
             upload.reservation = await self._grow_reservation(upload, more)
         elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
             upload.reservation = await self._reservations.renew(upload.reservation)
-        await asyncio.gather(
+        await both_at_once(
             self._put_chunks(upload, portion), asyncio.to_thread(_update, upload.hash, portion)
         )
         upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
@@ -636,7 +637,7 @@ class Manifests:
         digest, size = hashlib.sha256(), 0
         portion = await self._portion(manifest, 0)
         for start in range(PORTION, int(manifest.body["chunks"]) + PORTION, PORTION):
-            ahead, _ = await asyncio.gather(
+            ahead, _ = await both_at_once(
                 self._portion(manifest, start), asyncio.to_thread(_update, digest, portion)
             )
             for data in portion:
