@@ -84,7 +84,7 @@ class Postgresql(OneSchema):
         return store
 
     def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
-        return self.running().url(), {}
+        return self.running().url(self.schema), {"prefix": self.prefix}
 
     async def emptied(self) -> None:
         await self._run(_EMPTY.format(self.schema, self.prefix))
