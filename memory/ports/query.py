@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from memory.domain.errors import InvalidInput
@@ -24,10 +25,13 @@ from memory.domain.time import micros, moment
 from memory.ports.collections import Collection
 from memory.ports.record import FieldValue, JsonValue, Key, Partition, Role, Stored
 
+MANY = 8
+"""From so many partitions on, a set is made for membership tests."""
+
 # -- where -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Partitions:
     """These scopes, at least one, all of one tenant."""
 
@@ -43,6 +47,11 @@ class Partitions:
     def tenant(self) -> str:
         return self.partitions[0].tenant
 
+    @cached_property
+    def every(self) -> frozenset[Partition]:
+        """The partitions for many membership tests."""
+        return frozenset(self.partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
@@ -51,7 +60,7 @@ class Tenant:
     tenant: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Under:
     """The scopes of one tenant that begin with one of these texts, or equal one.
 
@@ -74,7 +83,11 @@ class Under:
 
     def contains(self, scope: str) -> bool:
         """Return whether a scope's text is in this place."""
-        return scope in self.scopes or scope.startswith(self.prefixes)
+        return scope in self._texts or scope.startswith(self.prefixes)
+
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        return frozenset(self.scopes)
 
     def disjoint(self) -> Under:
         """Return the same place, in which each scope belongs to one prefix or text."""
@@ -104,7 +117,7 @@ def covers(where: Where, partition: Partition) -> bool:
         case Everywhere():
             return True
         case Partitions(partitions):
-            return partition in partitions
+            return partition in (partitions if len(partitions) < MANY else where.every)
         case Under(tenant):
             return partition.tenant == tenant and where.contains(partition.scope)
         case Tenant(tenant):
