@@ -100,6 +100,7 @@ conformance: $(DEV)
 branches: $(DEV)
 	@rm -f .coverage .coverage.*
 	@MEMORY_REQUIRE= $(BIN)/python -m coverage run $(RUN_TESTS) $(ENGINE_TESTS)
+	@MEMORY_REQUIRE= MEMORY_THOROUGH=1 $(BIN)/python -m coverage run $(RUN_TESTS) tests/unit/domain
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	@for part in domain policies orchestrator; do \
