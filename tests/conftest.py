@@ -17,7 +17,7 @@ from hypothesis.internal.constants_ast import Constants
 
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
-from tests.support.depth import LEFT_TO_NIGHTLY, NIGHTLY, SLOW, THOROUGH, drawn
+from tests.support.depth import FIRST_SEED, LEFT_TO_NIGHTLY, NIGHTLY, SLOW, THOROUGH, drawn
 from tests.support.reporting import BackendReport, send_what_is_news
 
 IN_ORDER = (
@@ -74,7 +74,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(BackendReport(config), "memory-backends")
     if hasattr(config, "workerinput"):
         send_what_is_news(config)
-    if not NIGHTLY:
+    if NIGHTLY:
+        os.environ.setdefault("SIMULATION_FIRST", str(FIRST_SEED))  # workers draw alike
+    else:
         _draw_the_same_in_every_run()
     if config.option.contract_depth is None and not NIGHTLY:
         config.option.contract_depth = "quick"

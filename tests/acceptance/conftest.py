@@ -82,17 +82,16 @@ EVERYWHERE = depth.THOROUGH or sys.gettrace() is not None
 
 def asked(everywhere: list[Any]) -> list[Any]:
     """The topologies that this run asks: the others are not collected, because that
-    takes as long for each test as many tests take.
+    takes as long for each test as many tests take. Of those that CI does not ask, each
+    night asks every other one.
     """
     if not EVERYWHERE:
         return [DEFAULT]
-    return (
-        everywhere
-        if depth.NIGHTLY
-        else [
-            param for param in everywhere if NIGHTLY.mark not in [getattr(m, "mark", m) for m in param.marks]
-        ]
-    )
+    beyond_ci = [
+        param for param in everywhere if NIGHTLY.mark in [getattr(mark, "mark", mark) for mark in param.marks]
+    ]
+    tonight = beyond_ci[depth.FIRST_SEED % 2 :: 2] if depth.NIGHTLY else []
+    return [param for param in everywhere if param not in beyond_ci or param in tonight]
 
 
 def keeping_bytes(*more: str) -> Any:
