@@ -33,6 +33,7 @@ NOT_OVER_HTTP = (
     "not a length of time",
     "has the function",
     "Name a key, such as",
+    "is not called. Write filter=",
     "Raise artifacts.max_bytes",  # a setting
 )
 """Parts of texts that no request brings up."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import MAX_LABELS, Scope, ScopeKind, Subtree
 from memory.domain.scopes import ScopePage
 from memory.facade.arguments import scope_or_subtree
-from memory.facade.runtime.access import Access, HasAccess, access_of
+from memory.facade.runtime.access import Access
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.storage.partial_answers import AnswerGaps
 
@@ -73,8 +75,24 @@ class ScopeListing:
             self._access.tenant, prefixes, limit=most, max_depth=depth, cursor=place, exact=exact
         )
 
+    async def _list_reachable(self, limit: int) -> tuple[ScopePage, tuple[str, ...]]:
+        view, gaps = self._access.view, AnswerGaps()
+        if view is not None and view.scopes is not None:
+            raise InvalidInput("scope", "must be named: this caller reads only some scopes")
+        scopes = self._access.engine.scopes
+        page = await scopes.page(self._access.tenant, _prefixes(None, None), limit=limit, gaps=gaps)
+        gaps.require_answer()
+        return page, tuple(gaps.notes)
 
-async def list_reachable(memory: HasAccess, *, limit: int) -> tuple[ScopePage, tuple[str, ...]]:
+
+class HasScopes(Protocol):
+    """A memory, or a view of it."""
+
+    @property
+    def scopes(self) -> ScopeListing: ...
+
+
+async def list_reachable(memory: HasScopes, *, limit: int) -> tuple[ScopePage, tuple[str, ...]]:
     """List the scopes of a tenant in the stores that answer, with notes on the others.
 
     Searches use it: they may leave out what a store would hold that is away.
@@ -86,12 +104,7 @@ async def list_reachable(memory: HasAccess, *, limit: int) -> tuple[ScopePage, t
     Raises:
         StoreUnavailable: No store answered.
     """
-    access, gaps = access_of(memory), AnswerGaps()
-    if access.view is not None and access.view.scopes is not None:
-        raise InvalidInput("scope", "must be named by a caller whose view has scopes")
-    page = await access.engine.scopes.page(access.tenant, _prefixes(None, None), limit=limit, gaps=gaps)
-    gaps.require_answer()
-    return page, tuple(gaps.notes)
+    return await memory.scopes._list_reachable(limit)
 
 
 _CURSOR_BYTES = 16 * 1024

@@ -48,6 +48,8 @@ async def outcomes_at_once(calls: Iterable[Awaitable[T]]) -> list[T | BaseExcept
         outcomes: list[T | BaseException] = await gathered
     except asyncio.CancelledError:
         raise asyncio.CancelledError(*filter(None, messages[:1])) from None
+    finally:
+        del gathered.cancel  # a cycle would keep the answers until the garbage is collected
     return outcomes
 
 
