@@ -100,6 +100,19 @@ async def test_an_original_that_is_edited_after_its_copy_was_confirmed_stays_its
     assert await world.seen(promoted) == []
 
 
+async def test_an_original_that_was_born_again_is_no_source_of_a_moved_copy(world: World) -> None:
+    source = await world.write(key="k")
+    world.short.fails_before.add("delete.home")
+    promoted = await world.engine.derivation.promote(TENANT, source.id, USER, delete_original=True)
+    world.heal()
+    await world.delete(source)
+    await world.write("text again", key="k", revive=True)
+    await world.engine.maintenance.sweep()
+    assert (await world.seen(source), await world.seen(promoted)) == (["text again"], ["text"])
+    await world.engine.erasure.erase_scope(TENANT, SESSION)
+    assert await world.seen(promoted) == ["text"]
+
+
 async def test_an_entry_born_again_after_a_sweep_found_it_expired_stays() -> None:
     async with World() as world:
         entry = await world.write("text", key="k", expires_at=world.clock() + HOUR)

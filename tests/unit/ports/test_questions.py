@@ -12,9 +12,25 @@ from memory.domain.errors import InvalidInput
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.contract.refusals import nested_filter
 from memory.ports.contract.support import record
-from memory.ports.query import MAX_FILTER_DEPTH, And, Condition, Eq, Ge, In, Lt, Not, Or, StartsWith
+from memory.ports.query import (
+    MANY,
+    MAX_FILTER_DEPTH,
+    And,
+    Condition,
+    Eq,
+    Ge,
+    In,
+    Lt,
+    Not,
+    Or,
+    StartsWith,
+    Under,
+    covers,
+    within,
+)
 from memory.ports.query_evaluation import lets_through
 from memory.ports.query_validation import prepare_filter, text_range
+from memory.ports.record import Partition
 from tests.support.depth import drawn
 
 LAST = "\U0010ffff"
@@ -57,3 +73,12 @@ def test_the_depth_of_a_filter_is_found_without_going_to_its_bottom(by_not: bool
     with pytest.raises(InvalidInput, match="nests deeper"):
         prepare_filter(ENTRIES, deep)
     assert prepare_filter(ENTRIES, nested_filter(MAX_FILTER_DEPTH, by_not=by_not)) is not None
+
+
+@pytest.mark.parametrize("size", [1, MANY - 1, MANY, 5 * MANY])
+def test_a_place_covers_what_it_names_and_nothing_else(size: int) -> None:
+    named = [Partition("acme", f"user:{number}") for number in range(size)]
+    for place in within(*named), Under("acme", ("path:team/",), tuple(one.scope for one in named)):
+        assert all(covers(place, one) for one in named)
+        assert not covers(place, Partition("acme", f"user:{size}"))
+        assert not covers(place, Partition("globex", named[-1].scope))
