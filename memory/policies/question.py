@@ -21,7 +21,7 @@ MOST_STEMS = 128
 
 A question as long as a page has hundreds, and each is looked up in every store.
 """
-OPENING = 4_096
+OPENING = 2_048
 """The number of characters in which a question may name a period, and in which its cues
 are recognised.
 

@@ -33,6 +33,23 @@ def _days(first: str, last: str, *, yearly: bool = False) -> Period:
         ("last year", _days("2025-01-01", "2025-12-31")),
         ("what did I eat yesterday", _days("2026-05-06", "2026-05-06")),
         ("the week before 3 August, 2023, not last week", _days("2023-08-03", "2023-08-03")),
+        ("what was said on 04.04.2026?", _days("2026-04-04", "2026-04-04")),
+        ("2026/5/3", _days("2026-05-03", "2026-05-03")),
+        ("5/13/2026", _days("2026-05-13", "2026-05-13")),
+        ("13/5/2026", _days("2026-05-13", "2026-05-13")),
+        ("in Sept. 2023", _days("2023-09-01", "2023-09-30")),
+        ("Oct 13, 2023", _days("2023-10-13", "2023-10-13")),
+        ("what did I say last Tuesday?", _days("2026-05-05", "2026-05-05")),
+        ("last thursday", _days("2026-04-30", "2026-04-30")),
+        ("What did I do on Monday?", _days("2026-05-04", "2026-05-04")),
+        ("this Friday", _days("2026-05-08", "2026-05-08")),
+        ("last weekend", _days("2026-05-02", "2026-05-03")),
+        ("this weekend", _days("2026-05-09", "2026-05-10")),
+        ("last night", _days("2026-05-06", "2026-05-06")),
+        ("the day before yesterday", _days("2026-05-05", "2026-05-05")),
+        ("in the last three days", _days("2026-05-04", "2026-05-07")),
+        ("last May", _days("2025-05-01", "2025-05-31")),
+        ("last April", _days("2026-04-01", "2026-04-30")),
     ],
     shared=True,
 )
@@ -41,9 +58,47 @@ def test_days_are_named_by_the_calendar_or_from_today(text: str, period: Period)
 
 
 @cells(
+    "text, period",
+    [
+        ("since Monday", _days("2026-05-04", "2026-05-07")),
+        ("since yesterday", _days("2026-05-06", "2026-05-07")),
+        ("since 3 December", _days("2025-12-03", "2026-05-07")),
+        ("since June", _days("2025-06-01", "2026-05-07")),
+        ("since 2024", _days("2024-01-01", "2026-05-07")),
+        ("between May 3 and May 9 2026", _days("2026-05-03", "2026-05-09")),
+        ("between the 3rd and the 9th of May 2026", _days("2026-05-03", "2026-05-09")),
+        ("May 3-9, 2026", _days("2026-05-03", "2026-05-09")),
+        ("from 3 May 2026 to 9 June", _days("2026-05-03", "2026-06-09")),
+        ("1.5.2026 – 3.5.2026", _days("2026-05-01", "2026-05-03")),
+        ("from Monday to Wednesday", _days("2026-05-04", "2026-05-06")),
+        ("between Monday and Friday", _days("2026-04-27", "2026-05-01")),
+        ("from December 2025 to May 2026", _days("2025-12-01", "2026-05-31")),
+        ("between March and June", _days("2000-03-01", "2000-06-30", yearly=True)),
+        ("between December 20 and January 5", _days("2000-12-20", "2001-01-05", yearly=True)),
+        ("I moved from Berlin to Rome in May 2024", _days("2024-05-01", "2024-05-31")),
+    ],
+    shared=True,
+)
+def test_a_range_is_named_by_its_ends(text: str, period: Period) -> None:
+    assert period_of(text, TODAY) == period
+
+
+def test_a_range_over_the_new_year_holds_in_any_year() -> None:
+    period = _days("2000-12-20", "2001-01-05", yearly=True)
+    days = [date(2023, 12, 19), date(2023, 12, 25), date(2024, 1, 5), date(2024, 1, 6)]
+    assert [period.away(day) for day in days] == [3, 0, 0, 1]
+
+
+@cells(
     "text",
     [
         "",
+        "what is on Monday",
+        "mail from April",
+        "5/3/2026",
+        "server 10.1.2000.1",
+        "30 decimals, 10 marbles",
+        "since 31 February 2023",
         "what may 10 people do",
         "in may be",
         "the march to the sea",
