@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self
 
 from memory.domain.errors import FormatMismatch, MemoryTiersError, StoreError
 from memory.ports.capabilities import Capabilities
+from memory.ports.concurrency import outcomes_at_once
 
 log = logging.getLogger(__name__)
 
@@ -224,4 +225,4 @@ class _Run:
 
 async def _stop(task: asyncio.Future[None]) -> None:
     task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await outcomes_at_once([task])

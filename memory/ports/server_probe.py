@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from memory.domain.errors import ConfigError
+from memory.ports.concurrency import each_at_once
 
 T = TypeVar("T")
 
@@ -78,8 +79,8 @@ async def what_answers(host: str, port: int) -> str:
     """
     if host.startswith("/"):
         return ""
-    first, ping, encrypted, web = await asyncio.gather(
-        *(_try_probe(host, port, asked) for asked in _ASKED)
+    first, ping, encrypted, web = await each_at_once(
+        _try_probe(host, port, asked) for asked in _ASKED
     )  # at once: a frozen server costs one wait
     if len(first) > 5 and first[4:5] in (b"\x0a", b"\xff") and first[3:4] == b"\x00":
         return "MySQL or MariaDB"

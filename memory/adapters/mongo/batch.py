@@ -31,6 +31,7 @@ from memory.adapters.mongo.table import Table
 from memory.domain.ids import digest_of
 from memory.ports.batch import Address, ReadSet, ResolvedWrite, StoredRow, WriteCollision
 from memory.ports.collections import Collection
+from memory.ports.concurrency import both_at_once, outcomes_at_once
 from memory.ports.record import Key, Partition
 from memory.ports.rows import RECORD, Row
 from memory.ports.writes import AtVersion, Put, RaiseGeneration, Write
@@ -134,7 +135,7 @@ class WriteBatch:
 
     async def read(self, reads: ReadSet) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
         if not self._fresh:
-            found, self._known = await asyncio.gather(
+            found, self._known = await both_at_once(
                 self._look(reads), self._backing.directory.generations(reads.partitions)
             )
             return found, self._known
@@ -263,7 +264,7 @@ class InsertPipeline:
     async def wait(self) -> None:
         """Wait until no insert is running. Errors are ignored."""
         if self._under_way is not None:
-            await asyncio.gather(self._under_way, return_exceptions=True)
+            await outcomes_at_once([self._under_way])
 
     def _send(self, table: Table, documents: Sequence[Document], *, waits: bool) -> None:
         self._under_way = asyncio.ensure_future(self._insert(self._under_way, table, documents, waits))

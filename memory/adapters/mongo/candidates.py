@@ -9,7 +9,6 @@ vectors of all records that pass the filter.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from memory.adapters.mongo.codec import Document, key_in
@@ -18,6 +17,7 @@ from memory.adapters.mongo.search import find_postings, first, heads
 from memory.adapters.mongo.table import Table
 from memory.ports.candidate_scan import asking_for, head_fields, measure_heads, neighbours, place_of
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
+from memory.ports.concurrency import both_at_once, each_at_once
 from memory.ports.query import Everywhere, Head
 from memory.ports.record import Key
 from memory.ports.text import query_words
@@ -28,14 +28,14 @@ async def candidates(table: Table, asked: Candidates) -> CandidateColumns:
     assert not isinstance(asked.where, Everywhere)  # noqa: S101 - callers never ask for everywhere
     there, select = records_in(asked.where, asked.roles), head_fields(asked)
     passing = both(there, table.conditions.filter(asked.filter))
-    (by_words, statistics), by_meaning = await asyncio.gather(
+    (by_words, statistics), by_meaning = await both_at_once(
         _by_words(table, asked, there), _by_meaning(table, asked, passing)
     )
     named = [*by_meaning, *[Key(asked.where.tenant, i) for i in asked.among]]
-    best = asyncio.gather(
+    best = await both_at_once(
         first(table, by_words, asked.limit, passing, select), _by_id(table, named, passing, select)
     )
-    found = {head.key.id: head for some in await best for head in some}
+    found = {head.key.id: head for some in best for head in some}
     if (around := asked.around) is not None:
         places = neighbours(found.values(), around)
         parts = [
@@ -43,7 +43,7 @@ async def candidates(table: Table, asked: Candidates) -> CandidateColumns:
             for part in asking_for(places, around)
         ]
         beside = [
-            head for some in await asyncio.gather(*parts) for head in some if place_of(head, around) in places
+            head for some in await each_at_once(parts) for head in some if place_of(head, around) in places
         ]
         found |= {head.key.id: head for head in beside if head.key.id not in found}
     return await measure_heads(asked, list(found.values()), statistics)

@@ -8,7 +8,6 @@ an index that begins with the partition finds stems.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from memory.adapters.mongo.codec import Document, head_in, key_in, projection
 from memory.adapters.mongo.filters import OURS, both, records_in
 from memory.adapters.mongo.table import Table
 from memory.ports import lexical
+from memory.ports.concurrency import both_at_once
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Head, Hit, Search
 from memory.ports.record import Key
@@ -59,9 +59,7 @@ class LexicalMatches:
 
 async def find_postings(table: Table, there: Document, words: Sequence[str]) -> LexicalMatches:
     """Find records with one of these words; without words, only statistics."""
-    (documents, total), holders = await asyncio.gather(
-        _statistics(table, there), _holders(table, there, words)
-    )
+    (documents, total), holders = await both_at_once(_statistics(table, there), _holders(table, there, words))
     counted: list[tuple[Key, Mapping[str, float], int]] = []
     async for holder in iterate_cooperatively(holders, COUNTED_AT_A_TIME):
         packed = holder.get("words", lexical.NO_WORDS)  # a damaged document may lack them

@@ -7,7 +7,6 @@ unchanged.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from memory.adapters.mongo.table import Table, replacement, unchanged_expression
 from memory.domain.errors import StoreUnavailable
 from memory.ports.batch import slot_of
 from memory.ports.collections import Collection
+from memory.ports.concurrency import both_at_once
 from memory.ports.record import Tombstone
 from memory.ports.rows import RECORD, TOMBSTONE, row_of
 from memory.ports.write_decision import decide
@@ -64,7 +64,7 @@ async def put_one(backing: WriteContext, write: Put) -> Outcome:
     for _ in range(ROUNDS):
         if await _try_store(backing.directory, table, write, document, place):
             return Outcome(Status.APPLIED, version=row.version, generation=row.generation)
-        found, generations = await asyncio.gather(
+        found, generations = await both_at_once(
             table.documents.find_one(table.at(write.key)), backing.directory.generations([partition])
         )
         decision = decide(write, slot_of(write.collection, write.key, held_in(found)), generations[partition])

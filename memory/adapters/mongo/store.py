@@ -43,6 +43,7 @@ from memory.ports.batch import carry_out
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
+from memory.ports.concurrency import outcomes_at_once
 from memory.ports.due import DuePage
 from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, JsonPath, Page, Query, Search, Tenant, Words
@@ -180,7 +181,7 @@ class MongoStore(BaseStore):
         finally:
             for one in (work, mismatch):
                 one.cancel()
-            await asyncio.gather(work, mismatch, return_exceptions=True)
+            await outcomes_at_once((work, mismatch))
 
     async def close(self) -> None:
         await super().close()

@@ -5,7 +5,6 @@ It reads only the measured parts of payloads. The engine counts the statistics.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +18,7 @@ from memory.adapters.qdrant.words import index_of
 from memory.ports import lexical
 from memory.ports.candidate_scan import asking_for, head_fields, measure_heads, neighbours, place_of
 from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
+from memory.ports.concurrency import both_at_once
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Condition, Everywhere, Head, Near, Search, Words, all_of
 from memory.ports.record import Key
@@ -39,7 +39,7 @@ async def candidates(engine: Engine, asked: Candidates) -> CandidateColumns:
         )  # cheap in this process, while each search costs far more
     looking = _CandidateSearch(engine, asked)
     counting = _StatisticsBuilder(engine, asked)
-    answers, lengths = await asyncio.gather(
+    answers, lengths = await both_at_once(
         engine.ask([*looking.questions, *counting.questions]), counting.lengths()
     )
     of_looking = len(looking.questions)

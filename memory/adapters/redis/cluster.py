@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from redis.asyncio import RedisCluster
@@ -15,6 +14,7 @@ from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import Address
 from memory.adapters.redis.scripts import Argument, Call
 from memory.domain.errors import NotOpen
+from memory.ports.concurrency import each_at_once
 
 
 class ClusterConnections(Connections):
@@ -93,7 +93,9 @@ class ClusterConnections(Connections):
             ):
                 found[number] = value
 
-        await _all(ask(numbers) for numbers in _by_bucket([address.bucket for address in addresses]).values())
+        await each_at_once(
+            ask(numbers) for numbers in _by_bucket([address.bucket for address in addresses]).values()
+        )
         return found
 
     async def run(
@@ -108,7 +110,7 @@ class ClusterConnections(Connections):
             for number, answer in zip(numbers, answers, strict=True):
                 found[number] = answer
 
-        await _all(ask(numbers) for numbers in _by_bucket([call.bucket for call in calls]).values())
+        await each_at_once(ask(numbers) for numbers in _by_bucket([call.bucket for call in calls]).values())
         return found
 
     def _server(self, connection: AbstractConnection) -> str:
@@ -135,10 +137,3 @@ def _by_bucket(buckets: Sequence[str]) -> Mapping[str, list[int]]:
     for number, bucket in enumerate(buckets):
         groups.setdefault(bucket, []).append(number)
     return groups
-
-
-async def _all(works: Iterable[Awaitable[None]]) -> None:
-    """Wait for all of them to finish, then raise the first error."""
-    for result in await asyncio.gather(*works, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result

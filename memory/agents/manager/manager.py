@@ -42,7 +42,7 @@ from memory.facade.runtime.async_context import AsyncContext
 from memory.facade.runtime.own_loop import LoopBound
 from memory.facade.write_options import check_resolver
 from memory.orchestrator.enrichment.conflicts import Resolver
-from memory.orchestrator.storage.concurrency import each_at_once, outcomes_at_once
+from memory.ports.concurrency import each_at_once, outcomes_at_once
 
 log = logging.getLogger(__name__)
 

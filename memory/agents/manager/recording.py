@@ -22,8 +22,8 @@ from memory.domain.message import Message, origins_of
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shapes import import_message, import_messages
 from memory.facade.resources.session import MessageLike, Session
-from memory.orchestrator.storage.concurrency import each_at_once, outcomes_at_once
 from memory.policies.extraction import ExtractedFact, MessageFilter, key_of
+from memory.ports.concurrency import each_at_once, outcomes_at_once
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
 from memory.facade.runtime.access import access_of, engine_of
 from memory.orchestrator.conversations.tasks.runs import RunDraft
-from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.sources import MessageSource, track_source
+from memory.ports.concurrency import each_at_once
 
 PREFIX = "extraction:"
 STREAMS = timedelta(minutes=5)

@@ -31,10 +31,10 @@ from memory.orchestrator.conversations.window.reads import (
     reads_of_caller,
     with_reads,
 )
-from memory.orchestrator.storage.concurrency import outcomes_at_once
 from memory.orchestrator.storage.places import Places
 from memory.policies.message_alignment import align_messages, begins_at, merge_messages
 from memory.policies.message_ranking import best_of, ranks_by_words
+from memory.ports.concurrency import outcomes_at_once
 
 log = logging.getLogger(__name__)
 

@@ -53,7 +53,6 @@ from memory.orchestrator.conversations.window.replacing import (
 )
 from memory.orchestrator.conversations.window_exits import WindowExitResult
 from memory.orchestrator.storage.collections import MESSAGES
-from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.places import Places
 from memory.orchestrator.storage.requests import MADE_BY, RequestMark, marks_with, was_made_by
@@ -61,6 +60,7 @@ from memory.policies.context import ContextRequest, read_out
 from memory.policies.message_alignment import align_messages
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_made_for_reading, is_pinned, stand_in, stand_in_id
+from memory.ports.concurrency import both_at_once
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import And, Eq, Gt, Partitions, Query, within
 from memory.ports.record import JsonValue, PendingStep, Record

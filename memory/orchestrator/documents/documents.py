@@ -53,7 +53,6 @@ from memory.orchestrator.documents.relocation import DocumentRelocation
 from memory.orchestrator.entries.admission import Admission, NewEntry
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
-from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.document_homes import DocumentPlace
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST, copy_json
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
@@ -67,6 +66,7 @@ from memory.orchestrator.storage.versions import version_at
 from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import where_of
 from memory.policies.visibility import expiry_after_read, is_expired, unexpired_filter
+from memory.ports.concurrency import each_at_once
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.merging import merge_answers, with_sort_values, without_sort_values
 from memory.ports.query import (

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from memory.domain.errors import StoreError
 from memory.domain.ids import digest_of, is_id, partition_digest
 from memory.orchestrator.storage.collections import MODEL
-from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.topology import part_of
@@ -35,6 +34,7 @@ from memory.policies.visibility import FILTERED
 from memory.ports.candidate_scan import measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, none_of
 from memory.ports.collections import Collection
+from memory.ports.concurrency import each_at_once
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import (
     MAX_LIMIT,

@@ -49,7 +49,6 @@ from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.relations import MADE_BY, NOTE, Relations
 from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.collections import ENTRIES
-from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.entry_records import apply_changes, entry_of, said_by
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
@@ -61,6 +60,7 @@ from memory.policies.advisor_prompts import read_reply
 from memory.policies.entry_query import EntryQuery
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.advisor import Advisor, Prompt
+from memory.ports.concurrency import each_at_once
 from memory.ports.record import Key, Partition, PendingStep, Record
 
 log = logging.getLogger(__name__)

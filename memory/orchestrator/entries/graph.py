@@ -21,9 +21,9 @@ from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.relations import relation_of
 from memory.orchestrator.storage.collections import RELATIONS
-from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.policies.entry_query import EntryQuery
+from memory.ports.concurrency import both_at_once
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Eq, In, Order, Query, Tenant, Where, all_of, covers, encode_cursor
 from memory.ports.record import Partition, Record

@@ -19,7 +19,6 @@ from memory.domain.search_results import Expansion, Found, FoundEntry, Rerank, S
 from memory.domain.session import HistoryItem
 from memory.orchestrator.retrieval.choosing import initial_width
 from memory.orchestrator.retrieval.search import EntrySearch
-from memory.orchestrator.storage.concurrency import both_at_once, each_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.policies import expansion, rerank
 from memory.policies.advisor_prompts import read_reply
@@ -27,6 +26,7 @@ from memory.policies.entry_query import EntryQuery
 from memory.policies.ranking.fusion import RRF_K
 from memory.policies.rerank import FINE, FIRST, Stage
 from memory.ports.advisor import Advisor, Reranker
+from memory.ports.concurrency import both_at_once, each_at_once
 
 log = logging.getLogger(__name__)
 

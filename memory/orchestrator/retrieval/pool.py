@@ -26,7 +26,6 @@ from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.retrieval.embedder_change import candidates_of
 from memory.orchestrator.retrieval.long_texts import LongTexts, nearer
 from memory.orchestrator.storage.collections import ENTRIES, SAID
-from memory.orchestrator.storage.concurrency import both_at_once, each_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
 from memory.orchestrator.storage.placement import Placement
@@ -37,6 +36,7 @@ from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, take_rows
+from memory.ports.concurrency import both_at_once, each_at_once
 from memory.ports.query import Hit, Near, Search, Where, all_of
 from memory.ports.query_evaluation import condition
 from memory.ports.record import Role

@@ -17,13 +17,13 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.domain.scopes import ScopeInfo, ScopePage
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.storage.collections import DOCUMENTS, ENTRIES
-from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
 from memory.policies.visibility import unexpired_filter
 from memory.ports.collections import Collection
+from memory.ports.concurrency import each_at_once
 from memory.ports.query import (
     Condition,
     Query,

@@ -33,7 +33,6 @@ from memory.orchestrator.retrieval.message_search import MessageSearch
 from memory.orchestrator.retrieval.past_candidates import PastCandidateCollector
 from memory.orchestrator.retrieval.pool import CandidateCollector, Pool
 from memory.orchestrator.storage.collections import ENTRIES
-from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.entry_records import entry_of, is_searchable, said_by
 from memory.orchestrator.storage.partial_answers import AnswerGaps
@@ -46,6 +45,7 @@ from memory.policies.passage_splitting import fine_spans_of
 from memory.policies.question import Question, read
 from memory.policies.visibility import predicate_of
 from memory.ports.candidates import CandidateColumns, concatenate
+from memory.ports.concurrency import both_at_once
 from memory.ports.query import MAX_LIMIT
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store

@@ -24,11 +24,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from memory.domain.errors import InvalidInput, NotOpen, StoreTimeout, Unsupported
 from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
-from memory.orchestrator.storage.concurrency import each_at_once
 from memory.ports.base import is_group
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
+from memory.ports.concurrency import each_at_once
 from memory.ports.due import DuePage, DueRow, cursor_at, place_of
 from memory.ports.full_scan import follow
 from memory.ports.merging import best_hits, merge_answers, with_sort_values, without_sort_values

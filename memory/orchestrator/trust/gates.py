@@ -20,8 +20,8 @@ from memory.domain.entry import Entry, EntryDraft, check_patch, with_changes
 from memory.domain.errors import InvalidInput, RejectedByGate
 from memory.domain.provenance import ORIGIN_KINDS, Provenance
 from memory.orchestrator.storage.callbacks import is_async
-from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.placement import Placement
+from memory.ports.concurrency import each_at_once
 from memory.ports.cooperative import iterate_cooperatively
 
 Verdict: TypeAlias = bool | str | Mapping[str, Any] | None

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from memory import CompositeProvider, Memory, SemanticProvider, SlidingWindowProvider
-from memory.orchestrator.storage.concurrency import each_at_once
+from memory.ports.concurrency import each_at_once
 
 STEPS = 16
 """A call is cancelled after 0 to 15 steps of the event loop."""

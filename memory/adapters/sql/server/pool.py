@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from memory.ports.concurrency import each_at_once
+
 
 class PoolTimeout(Exception):
     """No connection became free in time."""
@@ -139,7 +141,7 @@ class Pool(Generic[C]):
         finally:
             idle, self._idle = self._idle, []
             self._made -= len(idle)
-            await asyncio.gather(*[self._lending.goodbye(c) for c in idle])
+            await each_at_once(self._lending.goodbye(c) for c in idle)
 
     # -- lending -----------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, TypeGuard
 
 from memory.adapters.sql.server.pool import PoolTimeout
+from memory.ports.concurrency import each_at_once
 from memory.ports.writes import Absent, Outcome, Put, Write
 
 AT_ONCE = 2
@@ -76,7 +77,7 @@ class PutBatcher:
             outcomes = await self._carry_out([put for put, _ in some]) if some else ()
         except Exception as error:  # noqa: BLE001 - it is raised to those who wait
             if len(some) > 1 and self._undone(error):
-                await asyncio.gather(*[self._do([one]) for one in some if not one[1].cancelled()])
+                await each_at_once([self._do([one]) for one in some if not one[1].cancelled()])
                 return
             silent = isinstance(error, TimeoutError | PoolTimeout) and self._answers == before
             for _, answer in (*some, *(self._take_waiting(len(self._waiting)) if silent else ())):

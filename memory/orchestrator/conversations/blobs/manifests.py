@@ -45,7 +45,6 @@ from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.sessions import SessionRecords, life_of
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
-from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.entry_records import DELETED_BY, REQUEST
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
@@ -59,6 +58,7 @@ from memory.orchestrator.storage.requests import (
 )
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.split import CONVERSATION
+from memory.ports.concurrency import both_at_once
 from memory.ports.query import Eq, In, Order, Query, Tenant, within
 from memory.ports.record import (
     Corrupt,

@@ -35,7 +35,6 @@ from memory.orchestrator.conversations.window.reading import Window, WindowExten
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.conversations.window.replacing import WindowGuard
 from memory.orchestrator.conversations.window_exits import WindowExitHandler
-from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.places import Places
 from memory.orchestrator.storage.requests import (
@@ -46,6 +45,7 @@ from memory.orchestrator.storage.requests import (
     marks_with,
     was_made_by,
 )
+from memory.ports.concurrency import both_at_once
 from memory.ports.record import FieldValue, JsonValue, Record
 from memory.ports.tokens import TokenCounter
 

@@ -21,9 +21,9 @@ from memory.orchestrator.conversations.log.folding import back_by, late_by, left
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.sessions import system_of
 from memory.orchestrator.storage.collections import MESSAGES
-from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.ports.concurrency import both_at_once
 from memory.ports.query import (
     And,
     Condition,

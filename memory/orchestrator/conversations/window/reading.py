@@ -13,10 +13,10 @@ from memory.orchestrator.conversations.log.folding import State
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.sessions import system_of
 from memory.orchestrator.conversations.window.reads import MESSAGES_KEPT, WindowRead, version_of
-from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.places import Places
 from memory.policies.tokens import message_tokens
 from memory.policies.window import MessageArrangement, arrange, reaches_back
+from memory.ports.concurrency import both_at_once
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
