@@ -85,8 +85,8 @@ AMENDED = {
         " still refused: it was meant as a length of time."
     ),
     "D56": (
-        "Only accents and optional points are stripped. Vowel signs, viramas and tone marks stay: they tell"
-        " words apart."
+        "Only accents, optional points and the tatweel are stripped. Vowel signs, viramas and tone marks"
+        " stay: they tell words apart. Digits of all scripts are the same digits."
     ),
     "D75": (
         "Age does not count if the question names a period, such as March 2026: the entries of that period"

@@ -20,7 +20,7 @@ import Stemmer
 
 T = TypeVar("T")
 
-TOKENIZER = 2
+TOKENIZER = 3
 """The version of the word analysis.
 
 Raise it whenever `words` changes for any text. Stores then rebuild their words.
@@ -39,32 +39,37 @@ Each of their characters is a word, together with the marks behind it.
 _EMOJI = "\u2600-\u27bf\U0001f000-\U0001faff"
 """Each of these is a word of its own."""
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
+_TATWEEL = 0x640
+"""The stroke that stretches Arabic words."""
 
 
 @lru_cache(maxsize=1)
-def _alphabet() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Build the regular expressions of `fold` and `cut` from Python's Unicode data.
+def _alphabet() -> tuple[Mapping[int, str | None], re.Pattern[str], re.Pattern[str]]:
+    """Build the tables of `fold` and `cut` from Python's Unicode data.
 
-    The first matches the characters that `fold` removes from a decomposed text. The
-    second matches the tokens of a folded text, the third the words of an unspaced
-    token.
+    The first says which characters of a decomposed text `fold` removes, and what it
+    writes for digits. The second matches the tokens of a folded text, the third the
+    words of an unspaced token.
 
     Removed are accents of Latin, Greek and Cyrillic, points of Hebrew and vowel points
     of Arabic: words are written with and without them. Joiners and other invisible
-    characters are removed too. All other marks belong to their word: vowel signs,
-    viramas, tone marks, the signs of voiced kana.
+    characters are removed too, and the tatweel of Arabic. All other marks belong to
+    their word: vowel signs, viramas, tone marks, the signs of voiced kana.
     """
-    dropped, marks = [], []
+    folded: dict[int, str | None] = {}
+    marks = []
     for code in (*range(0xAD, 0x20000), *range(0xE0000, 0xE0200)):
         category = unicodedata.category(character := chr(code))
-        if category == "Cf" or (category in ("Mn", "Mc") and _is_optional(character)):
-            dropped.append(code)
+        if category == "Cf" or code == _TATWEEL or (category in ("Mn", "Mc") and _is_optional(character)):
+            folded[code] = None
+        elif category == "Nd":
+            folded[code] = str(unicodedata.digit(character))
         elif category in ("Mn", "Mc"):
             marks.append(code)
     of_marks = _as_class(marks)
     single, letters = rf"[{_UNSPACED}][{of_marks}]*", rf"[^\W_{_UNSPACED}]"
     token = re.compile(rf"((?:{single})+)|({letters}+(?:[{of_marks}]+{letters}*)*|[{_EMOJI}])")
-    return re.compile(f"[{_as_class(dropped)}]+"), token, re.compile(single)
+    return folded, token, re.compile(single)
 
 
 def _is_optional(mark: str) -> bool:
@@ -128,14 +133,14 @@ def _stem_cached(word: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Fold case and strip accents: 'Café' becomes 'cafe'.
+    """Fold case, strip accents, and write the digits of all scripts as 0 to 9.
 
-    Vowel signs and viramas stay, because they distinguish words.
+    'Café' becomes 'cafe'. Vowel signs and viramas stay, because they distinguish words.
     """
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return unicodedata.normalize("NFC", _alphabet()[0].sub("", decomposed))
+    return unicodedata.normalize("NFC", decomposed.translate(_alphabet()[0]))
 
 
 def cut(text: str) -> list[str]:

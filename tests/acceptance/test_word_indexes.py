@@ -89,6 +89,6 @@ def test_other_words_have_another_version() -> None:
     """
     text = (
         Path(__file__).with_name("scripts.txt").read_text()
-        + "Café naïve deploying connections 10.0.0.12 C# foo_bar ﾃｽﾄ 👩‍👩‍👧 مُحَمَّد שָׁלוֹם ශ්‍රී"
+        + "Café naïve deploying connections 10.0.0.12 C# foo_bar ﾃｽﾄ 👩‍👩‍👧 مُحَمَّد שָׁלוֹם ශ්‍රී محمــد ٢٠٢٦"
     )
-    assert (TOKENIZER, sha256(" ".join(words(text)).encode()).hexdigest()[:16]) == (2, "31cb322da5cfd528")
+    assert (TOKENIZER, sha256(" ".join(words(text)).encode()).hexdigest()[:16]) == (3, "a05a42bea15f9d72")
