@@ -97,6 +97,7 @@ class Attempts:
         try:
             answer = await call()
         except NotFound as error:
+            self._taken_back(effects, start, label)
             if about is not None and about[1] == error.entry_id:
                 history.note(
                     Event(about[0], Act.REFUSED, None, start, history.moment(), by=label, clock=self._clock())
@@ -187,6 +188,9 @@ class Attempts:
                 history.note(self._event(e, start, now, label, maybe=True))
                 history.note(Event(e.register, Act.FORBID, None, start, now, by=label))
                 history.leaving.add(e.register)
+            elif e.act is Act.PROMOTE:  # an earlier promotion's copy may be there already, and stays
+                history.note(self._event(e, start, now, label, maybe=True))
+                history.note(Event(e.register, Act.WIPE, None, start, now, maybe=True, by=label))
 
     def _event(self, e: Effect, start: float, end: float, label: str, *, maybe: bool) -> Event:
         born = e.act in (Act.CREATE, Act.PROMOTE)

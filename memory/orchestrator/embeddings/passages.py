@@ -77,9 +77,27 @@ class PassageBuilder:
         for start in range(0, len(items), AT_ONCE):
             pending = [one for one, _ in items[start : start + AT_ONCE]]
             writes = await self._writes([one.owner for one in pending if isinstance(one.owner, Record)], tier)
-            came += await self._apply_writes(
-                store, pending, [writes.get(one.owner.key, []) for one in pending]
-            )
+            of_each = [writes.get(one.owner.key, []) for one in pending]
+            done = await self._apply_writes(store, pending, of_each)
+            came += [
+                one_done or await self._make_restamped(store, one, some)
+                for one_done, one, some in zip(done, pending, of_each, strict=True)
+            ]
+        return came
+
+    async def _make_restamped(
+        self, store: Store, pending: OutboxRecord, writes: Sequence[Put | Delete]
+    ) -> Came:
+        """Write them again, if the owner got the generation of the store since."""
+        if (owner := await self._outbox.restamped(pending)) is None:
+            return False
+        again = [
+            replace(one, record=replace(one.record, generation=owner.generation))
+            if isinstance(one, Put)
+            else one
+            for one in writes
+        ]
+        (came,) = await self._apply_writes(store, [replace(pending, owner=owner)], [again])
         return came
 
     async def end(self, pending: OutboxRecord, stores: Mapping[Store, int | None]) -> bool:

@@ -452,13 +452,9 @@ class Outbox:
 
         Otherwise a search would miss the entry until a sweep delivers it.
         """
-        now = (await self._placement.locate(pending.collection, pending.owner.key)).record
-        owner = pending.owner
-        if not isinstance(owner, Record) or now is None or now.version != owner.version:
+        if (owner := await self.restamped(pending)) is None:
             return False
-        if now.generation == owner.generation:
-            return False
-        again = replace(pending, owner=replace(owner, generation=now.generation))
+        again = replace(pending, owner=owner)
         write = self._write(again, owed)
         if isinstance(write, bool):
             return write
@@ -466,6 +462,14 @@ class Outbox:
         return outcome.status is not Status.REJECTED and await self.is_settled(
             again, target, write, outcome, away
         )
+
+    async def restamped(self, pending: OutboxRecord) -> Record | None:
+        """Return the owner if it got another generation since, else None."""
+        now = (await self._placement.locate(pending.collection, pending.owner.key)).record
+        owner = pending.owner
+        if not isinstance(owner, Record) or now is None or now.version != owner.version:
+            return None
+        return None if now.generation == owner.generation else replace(owner, generation=now.generation)
 
     def _write(self, pending: OutboxRecord, owed: PendingStep) -> Delivery | bool:
         """Return the write of a delivery.
