@@ -284,7 +284,7 @@ _NAMES = [name for table in _MONTHS.values() for name in table if name != "May"]
 _SHORT = ("sept", *(name[:3] for name in _NAMES))
 _WHOLE_MONTH = rf"(?P<month>(?i:{_any_of(_NAMES)})|May)\b"
 _MONTH = rf"(?P<month>(?i:{_any_of(_NAMES)}|{_any_of(_SHORT)})|May)\b\.?"
-_YEAR = r"(?P<year>(?:19|20)\d\d)"
+_YEAR = r"(?P<year>(?:19|20|21)\d\d)"
 _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 _DAYS = rf"{_DAY}(?: ?(?:-|–|to|until|and) ?(?:the )?(?P<last>[0-3]?\d)(?:st|nd|rd|th)?)?"
 _COUNT = rf"(?P<count>\d{{1,3}}|{_any_of(_NUMBERS)}) (?P<unit>day|week|month|year)s?"

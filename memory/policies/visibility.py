@@ -12,10 +12,11 @@ an entry that a plain read shows would not be known now, as long as that clock i
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from memory.domain.time import micros
+from memory.policies.dates import DAY, Period
 from memory.policies.entry_filters import condition_of, satisfies
 from memory.policies.entry_query import EntryQuery, scope_condition
 from memory.ports import query_evaluation
@@ -162,6 +163,19 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
         asked.trusted,
         condition_of(asked.filter, collection),
     )
+
+
+def period_filter(period: Period | None, field: str, today: date) -> Condition | None:
+    """Return the filter for records of a period, by this field; None without a period.
+
+    It has a day more at each end, since the caller's day is not that of UTC. Of a
+    period of any year, the last one counts.
+    """
+    if period is None:
+        return None
+    last = period.latest(today)
+    first = datetime.combine(last.first - DAY, time.min, UTC)
+    return And((Ge(field, first), Lt(field, datetime.combine(last.last + 2 * DAY, time.min, UTC))))
 
 
 def predicate_of(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:

@@ -246,6 +246,31 @@ async def test_age_is_told_from_the_moment_that_is_asked_about(memory: Memory, c
     assert hit.explanation["multipliers"]["age"] == 0.6
 
 
+@pytest.mark.behaviour("D75")
+async def test_a_named_day_is_found_among_many_days_like_it(memory: Memory, clock: Clock) -> None:
+    session, moments = memory.session("s1", user="ada"), []
+    for n in range(70):
+        moments.append(clock.advance(timedelta(days=1)))
+        await session.append({"role": "user", "content": f"noodles for lunch x{n}"})
+    await memory.write_many(
+        [
+            {"content": f"noodles for lunch x{n}", "scope": USER, "created_at": moment}
+            for n, moment in enumerate(moments)
+        ]
+    )
+    now = clock.advance(timedelta(hours=1))
+    for n in (12, 50):
+        for written in (f"{moments[n]:%d %B %Y}", f"{moments[n]:%Y-%m-%d}", f"{moments[n]:%d.%m.%Y}"):
+            question = f"noodles for lunch on {written}"
+            told = [
+                (await memory.search(question, scope=USER))[0].content,
+                (await memory.search(question, scope=USER, known_at=now))[0].content,
+                (await memory.search(question, scope="session:s1", messages=True))[0].content,
+                (await memory.search_messages(question, user="ada"))[0].content,
+            ]
+            assert told == [f"noodles for lunch x{n}"] * 4
+
+
 # -- conversations ---------------------------------------------------------------------
 
 

@@ -23,8 +23,9 @@ from memory.policies.entry_query import EntryQuery, SearchMode
 from memory.policies.question import Question
 from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
+from memory.policies.visibility import period_filter
 from memory.ports.candidate_scan import stack_vectors
-from memory.ports.candidates import CandidateColumns, Candidates
+from memory.ports.candidates import CandidateColumns, Candidates, concatenate, take_rows
 from memory.ports.query import Condition, Ge, IsNull, Lt, Not, Partitions, Tenant, all_of, within
 from memory.ports.record import Partition
 
@@ -118,33 +119,44 @@ class MessageCandidateCollector:
     ) -> MessagePool:
         """Return up to `limit` messages of each way of search, with their neighbours.
 
+        As many more are of the period that the question names.
+
         If the store of passages fails, messages found by words are returned all the
         same.
         """
         by_words = heard.mode != "semantic"
         if near and (lacks := self._passages.lacks) is not None:
             lacking.say(lacks)
-        parts = await self._nearest(heard, near, limit, lacking) if near else {}
-        asked = Candidates(
-            MESSAGES,
-            heard.where,
-            question.search_text if by_words else "",
-            limit=limit,
-            among=tuple(parts),
-            around=BESIDE,
-            counted=question.stems if by_words else (),
-            filter=all_of(heard.asked, Not(IsNull("number_in_conversation"))),
-            select=SELECT,
-            statistics=by_words,
-        )
+        today = self._placement.now().date()
+        period = period_filter(question.period(today), "created_at", today)
+        conditions = [heard.asked, *([all_of(heard.asked, period)] if period else [])]
+        parts = dict[str, FoundPassage]()
+        for condition in conditions if near else ():
+            parts |= await self._nearest(replace(heard, asked=condition), near or b"", limit, lacking)
+        asked = [
+            Candidates(
+                MESSAGES,
+                heard.where,
+                question.search_text if by_words else "",
+                limit=limit,
+                among=tuple(parts),
+                around=BESIDE,
+                counted=question.stems if by_words else (),
+                filter=all_of(condition, Not(IsNull("number_in_conversation"))),
+                select=SELECT,
+                statistics=by_words and condition is heard.asked,
+            )
+            for condition in conditions
+        ]
         with step("messages.search"):
-            found = await self._placement.topology.archive.candidates(asked)
+            answers = [await self._placement.topology.archive.candidates(one) for one in asked]
+        found = _each_once(concatenate(answers))
         others = [i for i in found.ids if i not in parts]
         parts |= await self._firsts(heard, others, near, lacking) if near and others else {}
         return MessagePool(
             _ranked_alike(found, parts, near),
             {i: part.said_at for i, part in parts.items()},
-            len(found) >= limit,
+            any(len(answer) >= limit for answer in answers),
         )
 
     async def _nearest(
@@ -185,6 +197,11 @@ class MessageCandidateCollector:
             if found is None
             else {message: parts[0] for message, parts in by_record(near, found, named).items()}
         )
+
+
+def _each_once(found: CandidateColumns) -> CandidateColumns:
+    rows = {record_id: row for row, record_id in enumerate(found.ids)}
+    return found if len(rows) == len(found) else take_rows(found, list(rows.values()))
 
 
 def _ranked_alike(

@@ -56,15 +56,16 @@ class PastCandidateCollector:
             there = replace(
                 whole, collection=collection, filter=filter_of(asked, collection, self._placement.now())
             )
-            answer = await self._browser.try_call(store, lacking, self._of(store, there, asked, lacking))
-            if answer is None:
-                continue
-            rows, counted = answer
-            statistics, full = statistics + counted, full or len(rows) >= limit
-            for row in rows:
-                other = found.get(entry_id(row))
-                if other is None or outranks(row, other[0], asked.known_at):
-                    found[entry_id(row)] = (row, store)
+            for one in self._gathering.with_period(there, question):
+                answer = await self._browser.try_call(store, lacking, self._of(store, one, asked, lacking))
+                if answer is None:
+                    break
+                rows, counted = answer
+                statistics, full = statistics + counted, full or len(rows) >= limit
+                for row in rows:
+                    other = found.get(entry_id(row))
+                    if other is None or outranks(row, other[0], asked.known_at):
+                        found[entry_id(row)] = (row, store)
         known = await self._browser.let_out(
             await self._browser.filter_known_at([row for row, _ in found.values()], asked, lacking), lacking
         )

@@ -34,7 +34,7 @@ from memory.policies.entry_query import EntryQuery, where_of
 from memory.policies.question import Question
 from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
-from memory.policies.visibility import filter_of
+from memory.policies.visibility import filter_of, period_filter
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, take_rows
 from memory.ports.concurrency import both_at_once, each_at_once
 from memory.ports.query import Hit, Near, Search, Where, all_of
@@ -121,15 +121,20 @@ class CandidateCollector:
     ) -> Pool | None:
         """Return the candidates of all stores, up to `limit` for each way of search.
 
-        They come with their neighbours. A store that fails is named, and left out.
+        They come with their neighbours. As many more are of the period that the
+        question names. A store that fails is named, and left out.
         """
         whole, parts = (
             replace(self.whole(asked, question, near, limit), select=SELECT | {SAID}),
             self.parts(asked),
         )
-        (answers, full), passages = await both_at_once(
-            self._answers(parts, whole, near, lacking), self._passages(whole, near, lacking)
+        found, passages = await both_at_once(
+            each_at_once(
+                self._answers(parts, one, near, lacking) for one in self.with_period(whole, question)
+            ),
+            self._passages(whole, near, lacking),
         )
+        answers, full = [answer for some, _ in found for answer in some], any(more for _, more in found)
         others = passages.keys() - {i for _, answer in answers for i in answer.ids}
         if others:
             named = replace(
@@ -189,6 +194,17 @@ class CandidateCollector:
             roles=BROWSED,
             select=SELECT,
             statistics=by_words,
+        )
+
+    def with_period(self, whole: Candidates, question: Question) -> list[Candidates]:
+        """Return the query, and the same for the period that the question names.
+
+        Otherwise a day could be missed whose entries are like those of all other days.
+        """
+        today = self._placement.now().date()
+        period = period_filter(question.period(today), "valid_from", today)
+        return [whole] + (
+            [replace(whole, filter=all_of(whole.filter, period), statistics=False)] if period else []
         )
 
     def _queued_ids(self, parts: Sequence[StoreQuery], whole: Candidates, near: bytes) -> list[str]:
