@@ -77,8 +77,7 @@ quick: $(DEV)
 	@MEMORY_REQUIRE= $(PYTEST) $(QUICK_TESTS) -m "not server and not thorough"
 
 nightly: $(DEV)
-	MEMORY_NIGHTLY=1 $(PYTEST) tests/simulation tests/model tests/faults tests/topologies tests/server
-	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/mcp tests/unit tests/meta tests/contract/test_example_adapter.py tests/contract/test_installed.py -m nightly
+	MEMORY_NIGHTLY=1 $(PYTEST) tests --ignore tests/contract/test_built_ins.py -m "nightly or drawn"
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth quick
 	MEMORY_REQUIRE= $(BIN)/python $(RUN_TESTS) --numprocesses 1 tests/unit -m processor
 	$(MAKE) branches

@@ -16,7 +16,7 @@ from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
 from tests.support.processes import Racers, racers
 
-ROUNDS = drawn(300, 12)
+ROUNDS = drawn(150, 12)
 SHARED = ("default", "files-only", "redis-only", "postgres-only", "mongo-only", "mariadb-only")
 ADA = Scope.user("ada")
 CALLS = ("create", "replace", "merge", "update", "invalidate", "delete", "session", "sessions.delete")
@@ -65,6 +65,7 @@ asyncio.run(main(json.loads(sys.argv[1]), sys.argv[2]))
     "place",
     [pytest.param(one, id=one.name, marks=marks_of(*one.backends)) for one in ORDINARY if one.name in SHARED],
 )
+@pytest.mark.drawn
 async def test_one_of_two_processes_wins_each_conditional_call(place: Any, tmp_path: Path) -> None:
     config = place.config(tmp_path)
     async with Memory(config, embedder="none") as memory:

@@ -20,7 +20,7 @@ from tests.support.backends import marks_of
 from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
 
-ROUNDS = drawn(40, 3)
+ROUNDS = drawn(20, 3)
 SHARED = ("default", "postgres-only")
 AT_MOST = 0.4
 """The latest moment of a kill, in seconds after the first call. All calls take less."""
@@ -59,6 +59,7 @@ asyncio.run(main(json.loads(sys.argv[1])))
     "place",
     [pytest.param(one, id=one.name, marks=marks_of(*one.backends)) for one in ORDINARY if one.name in SHARED],
 )
+@pytest.mark.drawn
 async def test_calls_of_a_killed_process_are_repeated_safely(place: Any, tmp_path: Path) -> None:
     config, draws = place.config(tmp_path), random.Random(33)  # noqa: S311 - moments, not secrets
     survivor, given = _started(config), dict[str, list[str]]()

@@ -142,6 +142,7 @@ async def _judge(config: dict[str, Any], writers: Writers) -> list[str]:
         ],
     ],
 )
+@pytest.mark.drawn
 async def test_writers_that_are_killed_in_mid_append_and_mid_compaction_lose_and_double_nothing(
     placing: Placing, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """One memory with `loop="own"` under eight threads and four event loops, whose calls are
 cancelled at random: each call ends, and nothing that was acknowledged is lost.
 
-CI makes a fixed number of calls, `make nightly` calls for twenty seconds.
+CI makes a fixed number of calls, `make nightly` calls for ten seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASKS = 6
 """Tasks of each loop that call at once."""
 CALLS = 40
 """Calls of each task and each thread, where no time is given."""
-SECONDS = 20.0 if NIGHTLY else 0.0
+SECONDS = 10.0 if NIGHTLY else 0.0
 HANGS = 120.0
 """Seconds after the last call began, after which one is taken to hang."""
 SCOPES = [f"user:{name}" for name in ("ada", "bob", "cyd")]
@@ -216,6 +216,7 @@ def run_all(begin: list[Callable[[], None]]) -> None:
         pytest.fail("a call hangs")
 
 
+@pytest.mark.drawn
 def test_no_call_hangs_and_none_is_lost_however_loops_call_and_cancel(place: Any) -> None:
     memory = Memory(place, embedder="none", tenant="loops", loop="own")
     asyncio.run(begin(memory))

@@ -61,6 +61,7 @@ def _started(url: str, writer: int, program: str = PROGRAM, *more: str) -> subpr
 
 @pytest.mark.backend("sqlite")
 @pytest.mark.thorough
+@pytest.mark.drawn
 async def test_many_processes_write_one_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     writers = [_started(url, w) for w in range(WRITERS)]

@@ -16,7 +16,7 @@ from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
 from tests.support.processes import racers
 
-ROUNDS = drawn(300, 10)
+ROUNDS = drawn(150, 10)
 SHARED = ("default", "files-only", "redis-only", "postgres-only", "mongo-only", "mariadb-only")
 
 PROGRAM = """
@@ -50,6 +50,7 @@ asyncio.run(main(json.loads(sys.argv[1]), sys.argv[2]))
     "place",
     [pytest.param(one, id=one.name, marks=marks_of(*one.backends)) for one in ORDINARY if one.name in SHARED],
 )
+@pytest.mark.drawn
 async def test_two_processes_race_for_the_state_and_for_the_newest(place: Any, tmp_path: Path) -> None:
     config = place.config(tmp_path)
     async with Memory(config, embedder="none") as memory:

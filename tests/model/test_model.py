@@ -56,6 +56,7 @@ def topology(request: pytest.FixtureRequest) -> Topology:
     return chosen
 
 
+@pytest.mark.drawn
 def test_everything_is_as_the_model_says(topology: Topology, tmp_path: Path) -> None:
     with scratch() as folder:
         failed = run_model(topology, folder, SEED, OPERATIONS)

@@ -29,7 +29,7 @@ from tests.support.backends import marks_of
 from tests.support.depth import FIRST_SEED, NIGHTLY
 from tests.support.placings import ORDINARY, Placing, forget, two_of
 
-REQUESTS = 300 if NIGHTLY else 100
+REQUESTS = 200 if NIGHTLY else 100
 SCOPES = ["user:ada", "session:s-ada-2", "workspace:w1", "path:teams/red/**"]
 CALLERS: tuple[tuple[str, str, Role, list[str]], ...] = (
     ("scoped reader", "acme", "reader", SCOPES),
@@ -344,6 +344,7 @@ def _unpinned(outside: tuple[list[Any], Any]) -> tuple[list[Any], Any]:
     return other, (unpinned, *rest)
 
 
+@pytest.mark.drawn
 async def test_every_request_is_answered_as_if_nothing_outside_existed(
     case: tuple[Placing, int], servers: list[Server]
 ) -> None:

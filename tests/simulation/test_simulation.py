@@ -41,7 +41,7 @@ from tests.support.depth import NIGHTLY, THOROUGH, drawn, seeds
 from tests.support.mutations import Mutation
 
 SEEDS = (
-    list(seeds(0, 0, nightly=400))
+    list(seeds(0, 0, nightly=200))
     if NIGHTLY
     else noticed.noted_seeds("simulation")[: None if THOROUGH else 15]
 )
@@ -53,6 +53,7 @@ JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.drawn
 def test_no_invariant_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nsimulation: {len(SEEDS)} seeds, the first is {SEEDS[0]}")

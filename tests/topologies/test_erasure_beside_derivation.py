@@ -402,6 +402,7 @@ DEFAULT, SERVERS = next(each for each in ORDINARY if each.name == "default"), ST
         pytest.param(SERVERS, False, id=SERVERS.name, marks=marks_of(*SERVERS.backends)),
     ],
 )
+@pytest.mark.drawn
 async def test_nothing_in_flight_outlives_an_erasure(placing: Placing, apart: bool, tmp_path: Path) -> None:
     pairs = [(derivation, erasure) for derivation in DERIVATIONS for erasure in ERASURES]
     many = drawn(24, 2, 540) if apart else drawn(24, 12, 540) if placing is DEFAULT else drawn(4, 2, 108)

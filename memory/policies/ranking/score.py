@@ -199,7 +199,13 @@ def _date_scores(question: Question, pool: CandidateColumns, now: datetime) -> S
     worth = {
         day: sum(weight * math.exp(-gone / fades) for weight, fades in c.DATED) for day, gone in away.items()
     }
-    return np.array([0.0 if day is None else worth[day] for day in days])
+    alone = [number is None for number in pool.fields["number_in_conversation"]]
+    return np.array(
+        [
+            0.0 if day is None else worth[day] + c.OF_THE_DAY * (apart and not away[day])
+            for day, apart in zip(days, alone, strict=True)
+        ]
+    )
 
 
 def _said_beside(question: Question, pool: CandidateColumns) -> Scores:

@@ -12,10 +12,11 @@ from tests.simulation.extracting.mutations import MUTATIONS
 from tests.support import noticed
 from tests.support.depth import THOROUGH
 
-SEEDS = noticed.sound_seeds("extracting", ci=24, quick=10, nightly=300)
+SEEDS = noticed.sound_seeds("extracting", ci=24, quick=10, nightly=150)
 NOTICED_WITHIN = 1_000
 
 
+@pytest.mark.drawn
 def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\nrecordings: {SEEDS}")

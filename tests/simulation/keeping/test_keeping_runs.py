@@ -11,9 +11,10 @@ from tests.simulation.lives import ENOUGH, assert_noticed, one, unbroken
 from tests.support import noticed
 from tests.support.depth import seeds
 
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
 
 
+@pytest.mark.drawn
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     worlds = unbroken("keeping", SEEDS, played, capsys)
     assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)

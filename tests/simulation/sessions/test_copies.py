@@ -9,10 +9,11 @@ from tests.simulation.sessions.copies import MUTATIONS, STEPS, one
 from tests.support import noticed
 from tests.support.depth import seeds
 
-SEEDS = seeds(ci=12, quick=3, nightly=250)
+SEEDS = seeds(ci=12, quick=3, nightly=120)
 NOTICED_WITHIN = 300
 
 
+@pytest.mark.drawn
 def test_no_window_is_shown_otherwise_because_of_its_copy(capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\ncopies of windows: {SEEDS}")

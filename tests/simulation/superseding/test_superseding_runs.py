@@ -13,9 +13,10 @@ from tests.simulation.superseding.run import played
 from tests.support import noticed
 from tests.support.depth import seeds
 
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=1000)
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
 
 
+@pytest.mark.drawn
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     worlds = unbroken("superseding", SEEDS, played, capsys)
     assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)

@@ -16,9 +16,10 @@ from tests.support.depth import seeds
 
 ENOUGH = 60
 """Of fewer seeds too few show what a fifth of them shows."""
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
+SEEDS = seeds(ci=ENOUGH, quick=15, nightly=250)
 
 
+@pytest.mark.drawn
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     worlds = unbroken("uploading", SEEDS, played, capsys)
     assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
