@@ -78,7 +78,7 @@ quick: $(DEV)
 
 nightly: $(DEV)
 	MEMORY_NIGHTLY=1 $(PYTEST) tests --ignore tests/contract/test_built_ins.py -m "nightly or drawn"
-	MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth quick
+	MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth quick -m nightly
 	MEMORY_REQUIRE= $(BIN)/python $(RUN_TESTS) --numprocesses 1 tests/unit -m processor
 	$(MAKE) branches
 	$(BIN)/python -m tools.wheel contract -m "not server"

@@ -89,6 +89,7 @@ from memory.orchestrator.entries.derivation import SHARED, Callback
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.session_keys import message_time
 from memory.orchestrator.trust.gates import RecallGate, WriteGate
 from memory.policies.promotion import Policy
 from memory.policies.window_exit import ELSEWHERE, WindowExitFunction
@@ -1046,8 +1047,8 @@ class Memory(AsyncContext, LoopBound):
             for name, value in given.items()
             if value is not None
         ]
-        asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]
-        asked += [None if (at := moment("until", until)) is None else Le("created_at", at)]
+        asked += [None if (at := moment("since", since)) is None else message_time(Ge, at)]
+        asked += [None if (at := moment("until", until)) is None else message_time(Le, at)]
         text, most = (
             validation.text("query", query, max_bytes=MAX_QUERY_BYTES),
             validation.whole_limit(limit, default=SEARCH_LIMIT),

@@ -98,16 +98,16 @@ def period_of(text: str, today: date) -> Period | None:
     of those the most exact form.
     """
     for opening in _OPENS.finditer(text):
-        if period := _opened(text, opening, today):
+        if period := _range_after(text, opening, today):
             return period
     for pattern, days in _TOLD:
         if found := pattern.search(text):
             period = days(found, today)
-            return period and (_joined(period, _TO.match(text, found.end()), today) or period)
+            return period and (_join(period, _TO.match(text, found.end()), today) or period)
     return None
 
 
-def _opened(text: str, opening: re.Match[str], today: date) -> Period | None:
+def _range_after(text: str, opening: re.Match[str], today: date) -> Period | None:
     """Return the range that begins after "between", "from" or "since"."""
     named, end = _at(text, opening.end(), today)
     if named is None:
@@ -116,7 +116,7 @@ def _opened(text: str, opening: re.Match[str], today: date) -> Period | None:
         first = named.latest(today).first
         return Period(first, today) if first <= today else None
     joins = _AND if opening["word"].lower() == "between" else _TO
-    return _joined(named, joins.match(text, end), today)
+    return _join(named, joins.match(text, end), today)
 
 
 def _at(text: str, start: int, today: date) -> tuple[Period | None, int]:
@@ -127,7 +127,7 @@ def _at(text: str, start: int, today: date) -> tuple[Period | None, int]:
     return None, start
 
 
-def _joined(first: Period, joins: re.Match[str] | None, today: date) -> Period | None:
+def _join(first: Period, joins: re.Match[str] | None, today: date) -> Period | None:
     """Return the days from a period to the one named after "and" or "to".
 
     A year that only the second names counts for both.

@@ -165,17 +165,17 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
     )
 
 
-def period_filter(period: Period | None, field: str, today: date) -> Condition | None:
-    """Return the filter for records of a period, by this field; None without a period.
+def period_bounds(period: Period, today: date) -> tuple[datetime, datetime]:
+    """Return where the period begins, and where it is over.
 
     It has a day more at each end, since the caller's day is not that of UTC. Of a
     period of any year, the last one counts.
     """
-    if period is None:
-        return None
     last = period.latest(today)
-    first = datetime.combine(last.first - DAY, time.min, UTC)
-    return And((Ge(field, first), Lt(field, datetime.combine(last.last + 2 * DAY, time.min, UTC))))
+    return (
+        datetime.combine(last.first - DAY, time.min, UTC),
+        datetime.combine(last.last + 2 * DAY, time.min, UTC),
+    )
 
 
 def predicate_of(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:

@@ -271,6 +271,25 @@ async def test_a_named_day_is_found_among_many_days_like_it(memory: Memory, cloc
             assert told == [f"noodles for lunch x{n}"] * 4
 
 
+@pytest.mark.behaviour("D9", "D75")
+async def test_messages_with_times_of_their_own_are_found_by_them(memory: Memory, clock: Clock) -> None:
+    first = clock.moment - timedelta(days=400)
+    said = [
+        {"role": "user", "content": f"noodles for lunch x{n}", "created_at": first + timedelta(days=n)}
+        for n in range(70)
+    ]
+    await memory.session("s1", user="ada").append(said)
+    question, days = f"noodles for lunch on {said[12]['created_at']:%d %B %Y}", timedelta(days=1)
+    assert (await memory.search_messages(question, user="ada"))[0].content == "noodles for lunch x12"
+    (hit,) = await memory.search_messages("noodles", user="ada", since=first + 69 * days)
+    assert hit.content == "noodles for lunch x69"
+    (hit,) = await memory.search_messages("noodles", user="ada", until=first)
+    assert hit.content == "noodles for lunch x0"
+    between = {"since": first + 5 * days, "before": first + 6 * days}
+    found = await memory.search("noodles", scope="session:s1", messages=True, filter=between)
+    assert [hit.content for hit in found] == ["noodles for lunch x5"]
+
+
 # -- conversations ---------------------------------------------------------------------
 
 

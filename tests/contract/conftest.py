@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from memory.ports.contract.capability_tests import fits
+from memory.ports.contract.capability_tests import MARK, fits
 from memory.ports.contract.fixtures import harness, store
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.plugin import ASKED, add_harnesses
@@ -25,7 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A contract test on a backend that needs a server is marked so, as other tests of
-    that backend are; also where something is around its store.
+    that backend are; also where something is around its store. What CI does not ask a
+    store is marked `nightly`.
     """
     for item in items:
         chosen = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
@@ -34,6 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
         if name is not None and BACKENDS[name].needs_server:
             item.add_marker(pytest.mark.server)
+        if NIGHTLY and chosen is not None and not _is_asked_in_ci(list(item.iter_markers(MARK)), chosen):
+            item.add_marker(pytest.mark.nightly)
 
 
 def _is_asked(marks: Sequence[pytest.Mark], harness: type[Harness]) -> bool:
@@ -43,11 +46,15 @@ def _is_asked(marks: Sequence[pytest.Mark], harness: type[Harness]) -> bool:
     """
     if is_asked_of_another(marks, harness):
         return False
-    if NIGHTLY or (THOROUGH and harness in WITHOUT):
+    if NIGHTLY:
         return True
-    return not _concerns(marks, primary_of(harness)) and (
-        THOROUGH or harness is DEFAULT or not _concerns(marks, DEFAULT)
-    )
+    if THOROUGH:
+        return _is_asked_in_ci(marks, harness)
+    return not _concerns(marks, primary_of(harness)) and (harness is DEFAULT or not _concerns(marks, DEFAULT))
+
+
+def _is_asked_in_ci(marks: Sequence[pytest.Mark], harness: type[Harness]) -> bool:
+    return harness in WITHOUT or not _concerns(marks, primary_of(harness))
 
 
 def _concerns(marks: Sequence[pytest.Mark], harness: type[Harness] | None) -> bool:

@@ -89,7 +89,7 @@ class PassageBuilder:
         self, store: Store, pending: OutboxRecord, writes: Sequence[Put | Delete]
     ) -> Came:
         """Write them again, if the owner got the generation of the store since."""
-        if (owner := await self._outbox.restamped(pending)) is None:
+        if (owner := await self._outbox.with_new_generation(pending)) is None:
             return False
         again = [
             replace(one, record=replace(one.record, generation=owner.generation))

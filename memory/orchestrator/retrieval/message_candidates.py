@@ -17,13 +17,13 @@ from memory.orchestrator.embeddings.passages import FoundPassage, by_record
 from memory.orchestrator.storage.collections import MESSAGES, PASSAGES
 from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.storage.session_keys import scope_of, sessions_of
+from memory.orchestrator.storage.session_keys import message_time, scope_of, sessions_of
 from memory.orchestrator.storage.steps import step
 from memory.policies.entry_query import EntryQuery, SearchMode
 from memory.policies.question import Question
 from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
-from memory.policies.visibility import period_filter
+from memory.policies.visibility import period_bounds
 from memory.ports.candidate_scan import stack_vectors
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, take_rows
 from memory.ports.query import Condition, Ge, IsNull, Lt, Not, Partitions, Tenant, all_of, within
@@ -35,7 +35,7 @@ MADE_FIRST = 500
 """How many of the newest messages of this process are made searchable by meaning before
 a search.
 """
-SELECT = frozenset({"conversation_id", "number_in_conversation", "speaker", "marks", "created_at"})
+SELECT = frozenset({"conversation_id", "number_in_conversation", "speaker", "marks", "created_at", "at"})
 OF_ENTRIES = ("type", "tags")
 """Fields that ranking reads and messages lack."""
 
@@ -73,8 +73,8 @@ def heard_in(asked: EntryQuery) -> MessageQuery | None:
     sessions = tuple(scope_of(scope.id) for scope in exact if scope.kind is ScopeKind.SESSION)
     if asked.sessions is not None:
         users, sessions = (), tuple(map(scope_of, asked.sessions))
-    since = Ge("created_at", asked.since) if asked.since else None
-    before = Lt("created_at", asked.before) if asked.before else None
+    since = message_time(Ge, asked.since) if asked.since else None
+    before = message_time(Lt, asked.before) if asked.before else None
     if users:
         return MessageQuery(
             Tenant(asked.tenant),
@@ -128,8 +128,10 @@ class MessageCandidateCollector:
         if near and (lacks := self._passages.lacks) is not None:
             lacking.say(lacks)
         today = self._placement.now().date()
-        period = period_filter(question.period(today), "created_at", today)
-        conditions = [heard.asked, *([all_of(heard.asked, period)] if period else [])]
+        conditions = [heard.asked]
+        if (period := question.period(today)) is not None:
+            begin, end = period_bounds(period, today)
+            conditions.append(all_of(heard.asked, message_time(Ge, begin), message_time(Lt, end)))
         parts = dict[str, FoundPassage]()
         for condition in conditions if near else ():
             parts |= await self._nearest(replace(heard, asked=condition), near or b"", limit, lacking)
@@ -209,11 +211,13 @@ def _ranked_alike(
 ) -> CandidateColumns:
     """Return the columns as ranking expects them of entries.
 
-    Words weigh as much as in the content of entries. A message is valid from the time
-    when it was written.
+    Words weigh as much as in the content of entries. A message is valid from its own
+    time, or from the time when it was written.
     """
-    fields = {name: values for name, values in found.fields.items() if name != "created_at"}
-    fields |= {"valid_from": found.fields["created_at"], **{name: [None] * len(found) for name in OF_ENTRIES}}
+    fields = dict(found.fields)
+    written, own = fields.pop("created_at"), fields.pop("at")
+    fields["valid_from"] = [at or created for at, created in zip(own, written, strict=True)]
+    fields |= {name: [None] * len(found) for name in OF_ENTRIES}
     vectors = [None if (part := parts.get(i)) is None else part.vector for i in found.ids]
     counts = found.counts * (CONTENT / MESSAGES.weights["content"])
     return replace(found, counts=counts, vectors=stack_vectors(vectors, len(near or b"") // 4), fields=fields)

@@ -34,10 +34,10 @@ from memory.policies.entry_query import EntryQuery, where_of
 from memory.policies.question import Question
 from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
-from memory.policies.visibility import filter_of, period_filter
+from memory.policies.visibility import filter_of, period_bounds
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, take_rows
 from memory.ports.concurrency import both_at_once, each_at_once
-from memory.ports.query import Hit, Near, Search, Where, all_of
+from memory.ports.query import Ge, Hit, Lt, Near, Search, Where, all_of
 from memory.ports.query_evaluation import condition
 from memory.ports.record import Role
 from memory.ports.store import Store
@@ -128,13 +128,10 @@ class CandidateCollector:
             replace(self.whole(asked, question, near, limit), select=SELECT | {SAID}),
             self.parts(asked),
         )
-        found, passages = await both_at_once(
-            each_at_once(
-                self._answers(parts, one, near, lacking) for one in self.with_period(whole, question)
-            ),
+        (answers, full), passages = await both_at_once(
+            self._all_answers(parts, self.with_period(whole, question), near, lacking),
             self._passages(whole, near, lacking),
         )
-        answers, full = [answer for some, _ in found for answer in some], any(more for _, more in found)
         others = passages.keys() - {i for _, answer in answers for i in answer.ids}
         if others:
             named = replace(
@@ -147,6 +144,20 @@ class CandidateCollector:
             return None
         measured, nearest = nearer(pool.measured, near or b"", passages)
         return replace(pool, measured=measured, parts=nearest)
+
+    async def _all_answers(
+        self,
+        parts: Sequence[StoreQuery],
+        queries: Sequence[Candidates],
+        near: bytes | None,
+        lacking: AnswerGaps,
+    ) -> tuple[list[tuple[Store, CandidateColumns]], bool]:
+        """Return the answers to several queries, and whether there may be more."""
+        answers, full = await self._answers(parts, queries[0], near, lacking)
+        for one in queries[1:]:
+            more, one_full = await self._answers(parts, one, near, lacking)
+            answers, full = answers + more, full or one_full
+        return answers, full
 
     async def _answers(
         self, parts: Sequence[StoreQuery], whole: Candidates, near: bytes | None, lacking: AnswerGaps
@@ -202,10 +213,11 @@ class CandidateCollector:
         Otherwise a day could be missed whose entries are like those of all other days.
         """
         today = self._placement.now().date()
-        period = period_filter(question.period(today), "valid_from", today)
-        return [whole] + (
-            [replace(whole, filter=all_of(whole.filter, period), statistics=False)] if period else []
-        )
+        if (period := question.period(today)) is None:
+            return [whole]
+        begin, end = period_bounds(period, today)
+        of_it = all_of(whole.filter, Ge("valid_from", begin), Lt("valid_from", end))
+        return [whole, replace(whole, filter=of_it, statistics=False)]
 
     def _queued_ids(self, parts: Sequence[StoreQuery], whole: Candidates, near: bytes) -> list[str]:
         """Return the ids of the nearest records that are queued for the copies."""

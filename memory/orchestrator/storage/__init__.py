@@ -17,7 +17,6 @@ __all__ = [
     "cache",
     "callbacks",
     "collections",
-    "concurrency",
     "deliveries",
     "document_homes",
     "entry_records",

@@ -166,6 +166,7 @@ MESSAGES = Collection(
         Field("namespace", FieldType.TEXT),
         Field("uploads", FieldType.TAGS),  # the uploads of its large texts, which are in `artifacts`
         Field(SAID_BY, FieldType.TAGS),
+        Field("at", FieldType.TIME),  # the message's own time, if it has one
     ),
     (TextPart("content", 1.0),),
     indexes=(
@@ -228,6 +229,7 @@ PASSAGES = Collection(
         Field("agent", FieldType.TEXT),
         Field("namespace", FieldType.TEXT),
         Field(MODEL, FieldType.TEXT),
+        Field("at", FieldType.TIME),
     ),
     vector=True,
 )

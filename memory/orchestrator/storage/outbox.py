@@ -452,7 +452,7 @@ class Outbox:
 
         Otherwise a search would miss the entry until a sweep delivers it.
         """
-        if (owner := await self.restamped(pending)) is None:
+        if (owner := await self.with_new_generation(pending)) is None:
             return False
         again = replace(pending, owner=owner)
         write = self._write(again, owed)
@@ -463,7 +463,7 @@ class Outbox:
             again, target, write, outcome, away
         )
 
-    async def restamped(self, pending: OutboxRecord) -> Record | None:
+    async def with_new_generation(self, pending: OutboxRecord) -> Record | None:
         """Return the owner if it got another generation since, else None."""
         now = (await self._placement.locate(pending.collection, pending.owner.key)).record
         owner = pending.owner

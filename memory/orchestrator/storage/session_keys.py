@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from memory.domain import ids
 from memory.domain.scope import Scope, ScopeKind, Subtree
 from memory.orchestrator.storage.split import CONVERSATION
-from memory.ports.query import Condition, In, Or
+from memory.ports.query import And, Condition, In, IsNull, Or
 from memory.ports.record import Key
 
 
@@ -29,3 +30,11 @@ def sessions_of(scopes: Iterable[Scope | Subtree]) -> Condition:
     users = tuple(scope.id for scope in exact if scope.kind is ScopeKind.USER)
     conversations = tuple(scope_of(scope.id) for scope in exact if scope.kind is ScopeKind.SESSION)
     return Or((In("subject", users), In("scope", conversations)))
+
+
+def message_time(compared: Callable[[str, datetime], Condition], moment: datetime) -> Condition:
+    """Return the condition on when messages were said.
+
+    That is a message's own time, as imported messages have one, or when it was written.
+    """
+    return Or((compared("at", moment), And((IsNull("at"), compared("created_at", moment)))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any
@@ -432,6 +432,7 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
             "message_role": message.role.value,
             "speaker": message.name,
             "tokens": draft.tokens,
+            "at": None if message.at is None else message.at.astimezone(UTC),
         }
         said = message.model_dump(
             mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"}

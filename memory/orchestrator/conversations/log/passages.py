@@ -233,6 +233,6 @@ OF_MESSAGES = PassageSpec(
     _parts,
     _before,
     said_at,
-    shared=("subject", "agent", "namespace"),
+    shared=("subject", "agent", "namespace", "at"),
     which=Not(IsNull("number_in_conversation")),
 )
