@@ -446,6 +446,13 @@ async def test_a_switch_is_on_or_off_and_nothing_is_deleted_for_another_word(
         await memory.search("kept", scope=USER, include_narrower=wrong)
     with pytest.raises(InvalidInput, match="explain: must be True or False"):
         await memory.search("kept", scope=USER, explain=wrong)
+    session = memory.session("switch")
+    with pytest.raises(InvalidInput, match="in_history: must be True or False"):
+        await session.append({"role": "user", "content": "hello"}, in_history=wrong)
+    with pytest.raises(InvalidInput, match="summaries: must be True or False"):
+        await session.history(summaries=wrong)
+    with pytest.raises(InvalidInput, match="repair: must be True or False"):
+        await memory.admin.audit(repair=wrong)
     assert [entry.content for entry in await memory.retrieve(SESSION)] == ["kept"]
     assert await memory.retrieve(USER) == []
 

@@ -18,6 +18,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.facade.config.server import ServerSettings
 from memory.facade.memory import Memory
+from memory.facade.resources.commands import MOST_BYTES_OF_ID
 from memory.ports.contract.cells import cells
 from memory.server.app import create_app
 from memory.server.callers import Caller, DevAuthenticator, Role, Unauthenticated
@@ -231,7 +232,9 @@ async def test_a_long_name_of_a_caller_leaves_room_for_the_key(memory: Memory) -
     named = caller(memory, "jwt:" + "\U0001f600" * 128, "writer")
     other = caller(memory, "jwt:" + "\U0001f600" * 127 + "x", "writer")
     key = "k" * 128
-    assert len(str(request_id_of(named, key)).encode()) <= 255
+    assert len(str(request_id_of(named, key)).encode()) <= MOST_BYTES_OF_ID
+    plain = caller(memory, "jwt:" + "a" * 67, "writer")
+    assert len(str(request_id_of(plain, key)).encode()) == MOST_BYTES_OF_ID
     assert request_id_of(named, key) != request_id_of(other, key)
 
 

@@ -482,7 +482,7 @@ class Admin:
         Args:
             repair: Rebuild indexes that differ.
         """
-        return await reports.audit(self._access.engine, repair=repair)
+        return await reports.audit(self._access.engine, repair=flag("repair", repair))
 
     async def rolled_back_stores(self) -> list[RolledBackStore]:
         """List the stores that were rolled back alone and not repaired since.
