@@ -457,6 +457,14 @@ async def test_a_switch_is_on_or_off_and_nothing_is_deleted_for_another_word(
     assert await memory.retrieve(USER) == []
 
 
+async def test_an_error_names_the_argument_of_its_call(memory: Memory) -> None:
+    entry = await memory.write("kept", scope=USER)
+    with pytest.raises(InvalidInput, match="^to: invalid to: 'attic'; choose from short, mid, long"):
+        await memory.admin.move([entry.id], to="attic")
+    with pytest.raises(InvalidInput, match="^entry_ids: is missing. Pass the ids of entries"):
+        await memory.get_many()
+
+
 @pytest.mark.behaviour("A1", "A2", "A38")
 @pytest.mark.parametrize("wrong", [5, None, b"ada"], ids=repr)
 async def test_what_is_no_id_of_a_scope_is_refused_by_the_name_of_that_id(memory: Memory, wrong: Any) -> None:

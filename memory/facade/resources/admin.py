@@ -401,7 +401,7 @@ class Admin:
 
     async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """Move entries to a later tier by hand. They never move back."""
-        validation.one_of("tier", to, TIERS)
+        validation.one_of("to", to, TIERS)
         return await self._access.engine.promotion.by_hand(self._access.tenant, ids_of(entry_ids), to)
 
     async def where(self, entry_id: str) -> list[CopyLocation]:
