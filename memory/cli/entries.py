@@ -482,8 +482,10 @@ async def promote(
     Exits with 1 if --tier moves none of the entries.
     """
     from memory.cli import rendering
+    from memory.domain import validation
     from memory.domain.errors import InvalidInput
     from memory.domain.scope import Scope
+    from memory.policies.routing import TIERS
 
     if (to is None) == (tier is None):
         raise InvalidInput("promote", "takes exactly one of --to SCOPE and --tier TIER")
@@ -491,6 +493,8 @@ async def promote(
         raise InvalidInput(
             "--delete-original", "works only with --to: a move to another tier (--tier) leaves no original"
         )
+    if tier is not None:
+        validation.one_of("tier", tier, TIERS)
     async with cli.memory() as memory:
         entry_ids = await ids_of(memory, entry_ids)
         if to is not None:

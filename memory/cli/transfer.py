@@ -222,28 +222,25 @@ async def export(
     Exits with 1 if there is nothing to export.
     """
     from memory.facade.transfer.artifact_lines import ARTIFACT_FORMAT
-    from memory.facade.transfer.lines import FORMAT, VERSION_FORMAT
+    from memory.facade.transfer.lines import DOCUMENT_FORMAT, FORMAT, VERSION_FORMAT
 
-    entries, versions, sessions, artifacts, ascii_only = (
-        0,
-        0,
-        0,
-        0,
-        output is None and not is_utf8(sys.stdout),
-    )
-
+    lines = entries = versions = sessions = artifacts = documents = 0
+    ascii_only = output is None and not is_utf8(sys.stdout)
     async with cli.memory() as memory:
         with open_output(output) as stream:
             async for line in memory.admin.export(scope):
                 stream.write(json.dumps(line, ensure_ascii=ascii_only) + "\n")
+                lines += 1
                 entries += line["format"] == FORMAT
                 versions += line["format"] == VERSION_FORMAT
                 sessions += line.get("kind") == "sessions"
                 artifacts += line["format"] == ARTIFACT_FORMAT
+                documents += line["format"] == DOCUMENT_FORMAT
     if output is not None:
         said = f"{output}: {entries} exported" + (f", {versions} earlier versions" if versions else "")
         said += f", {sessions} sessions" if sessions else ""
         said += f", {artifacts} artifacts" if artifacts else ""
+        said += f", {documents} documents" if documents else ""
         cli.emit(
             {
                 "file": str(output),
@@ -251,10 +248,11 @@ async def export(
                 "versions": versions,
                 "sessions": sessions,
                 "artifacts": artifacts,
+                "documents": documents,
             },
             lambda out: out.print(said, markup=False, soft_wrap=True),
         )
-    if not (entries or sessions):
+    if not lines:
         cli.say("nothing to export")
         return 1
     return 0

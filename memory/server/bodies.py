@@ -181,7 +181,7 @@ class EntryDeletion(RequestBody):
 
 
 class SearchQuestion(RequestBody):
-    """A search with all options of the library."""
+    """A search of entries, with filters, boosts and vectors as in the library."""
 
     query: str
     scope: str | list[str] | None = None

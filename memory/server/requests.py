@@ -68,7 +68,8 @@ _ETAG: Final = r'(W/)?"([\x21\x23-\x7e\x80-\xff]*)"'
 _ETAGS: Final = re.compile(rf"[\s,]*{_ETAG}(\s*,[\s,]*{_ETAG})*[\s,]*")
 
 
-_LONGEST_NAME: Final = 126
+_LONGEST_NAME: Final = 71
+"""A name, a slash and an `Idempotency-Key` fit into the 200 bytes of `commands.run`."""
 
 
 def request_id_of(caller: Caller, key: str | None) -> str | None:

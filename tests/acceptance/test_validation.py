@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memory import Entry, EntryDraft, InvalidInput, MemoryTiersError, Scope
+from memory import Entry, EntryDraft, Forbidden, InvalidInput, MemoryTiersError, Scope
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import SESSION, USER, everything_stored, watching
@@ -446,8 +446,25 @@ async def test_a_switch_is_on_or_off_and_nothing_is_deleted_for_another_word(
         await memory.search("kept", scope=USER, include_narrower=wrong)
     with pytest.raises(InvalidInput, match="explain: must be True or False"):
         await memory.search("kept", scope=USER, explain=wrong)
+    session = memory.session("switch")
+    with pytest.raises(InvalidInput, match="in_history: must be True or False"):
+        await session.append({"role": "user", "content": "hello"}, in_history=wrong)
+    with pytest.raises(InvalidInput, match="summaries: must be True or False"):
+        await session.history(summaries=wrong)
+    with pytest.raises(InvalidInput, match="repair: must be True or False"):
+        await memory.admin.audit(repair=wrong)
     assert [entry.content for entry in await memory.retrieve(SESSION)] == ["kept"]
     assert await memory.retrieve(USER) == []
+
+
+async def test_an_error_names_the_argument_of_its_call(memory: Memory) -> None:
+    entry = await memory.write("kept", scope=USER)
+    with pytest.raises(InvalidInput, match=r"^to: invalid to: 'attic'; choose from short, mid, long"):
+        await memory.admin.move([entry.id], to="attic")
+    with pytest.raises(InvalidInput, match=r"^entry_ids: is missing\. Pass the ids of entries"):
+        await memory.get_many()
+    with pytest.raises(Forbidden, match=r"^short_ids\.of: concerns all scopes"):
+        await memory.restrict([USER]).short_ids.of([entry.id])
 
 
 @pytest.mark.behaviour("A1", "A2", "A38")

@@ -18,6 +18,7 @@ from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
 from memory.facade.config.server import ServerSettings
 from memory.facade.memory import Memory
+from memory.facade.resources.commands import MOST_BYTES_OF_ID
 from memory.ports.contract.cells import cells
 from memory.server.app import create_app
 from memory.server.callers import Caller, DevAuthenticator, Role, Unauthenticated
@@ -89,6 +90,7 @@ async def test_a_path_that_does_not_exist_is_answered_with_the_nearest(client: C
     assert (await client.call("GET", "/", 404))["detail"].endswith("GET /openapi.json lists all paths")
 
 
+_ONE = {"content": "x", "scope": "user:ada"}
 WRONG: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("POST", ENTRIES, {"content": 5}, "content", "must be text, not 5"),
     ("POST", ENTRIES, {"content": None}, "content", "must be text, not null"),
@@ -97,6 +99,20 @@ WRONG: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("POST", ENTRIES, {"metadata": []}, "metadata", "must be an object, not []"),
     ("POST", ENTRIES, {"expires_at": True}, "expires_at", "must be text or a number, not true"),
     ("POST", f"{ENTRIES}/batch", {"entries": [{}, {"tag": 1}]}, "entries[1].tag", "did you mean 'tags'?"),
+    (
+        "POST",
+        f"{ENTRIES}/batch",
+        {"entries": [{**_ONE}, {**_ONE, "title": "x" * 201}]},
+        "entries[1].title",
+        "200",
+    ),
+    (
+        "POST",
+        f"{ENTRIES}/batch",
+        {"entries": [{**_ONE, "expires_in": "soon"}]},
+        "entries[0].expires_in",
+        "soon",
+    ),
     ("POST", "/v1/memory/search", {"query": "x", "limit": "5"}, "limit", 'must be a whole number, not "5"'),
     ("POST", "/v1/memory/search", {"query": "x", "scope": {}}, "scope", "must be text or a list, not {}"),
     ("POST", "/v1/memory/search", {"limit": 5}, "query", "is missing"),
@@ -231,7 +247,9 @@ async def test_a_long_name_of_a_caller_leaves_room_for_the_key(memory: Memory) -
     named = caller(memory, "jwt:" + "\U0001f600" * 128, "writer")
     other = caller(memory, "jwt:" + "\U0001f600" * 127 + "x", "writer")
     key = "k" * 128
-    assert len(str(request_id_of(named, key)).encode()) <= 255
+    assert len(str(request_id_of(named, key)).encode()) <= MOST_BYTES_OF_ID
+    plain = caller(memory, "jwt:" + "a" * 67, "writer")
+    assert len(str(request_id_of(plain, key)).encode()) == MOST_BYTES_OF_ID
     assert request_id_of(named, key) != request_id_of(other, key)
 
 

@@ -401,7 +401,7 @@ class Admin:
 
     async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """Move entries to a later tier by hand. They never move back."""
-        validation.one_of("tier", to, TIERS)
+        validation.one_of("to", to, TIERS)
         return await self._access.engine.promotion.by_hand(self._access.tenant, ids_of(entry_ids), to)
 
     async def where(self, entry_id: str) -> list[CopyLocation]:
@@ -482,7 +482,7 @@ class Admin:
         Args:
             repair: Rebuild indexes that differ.
         """
-        return await reports.audit(self._access.engine, repair=repair)
+        return await reports.audit(self._access.engine, repair=flag("repair", repair))
 
     async def rolled_back_stores(self) -> list[RolledBackStore]:
         """List the stores that were rolled back alone and not repaired since.

@@ -215,7 +215,7 @@ class Session:
         if request_id is not None and change is not None and not messages:
             raise InvalidInput("request_id", "needs a message beside the state, which marks the request")
         said = [one.model_dump(mode="json") for one in messages]
-        tenant, enters = self._access.tenant, bool(in_history)
+        tenant, enters = self._access.tenant, flag("in_history", in_history)
         asked: dict[str, Any] = {"messages": said, "in_history": enters}
         if change is not None:
             asked["state"] = [dict(change.delta), change.expected]
@@ -740,7 +740,7 @@ class Session:
                 str(validation.one_of("roles", role, Role))
                 for role in validation.sequence("roles", roles, at_most=len(Role))
             ],
-            summaries=bool(summaries),
+            summaries=flag("summaries", summaries),
             archived_by=None if archived_by is None else validation.identifier("archived_by", archived_by),
             descending=validation.one_of("order", order, ("oldest", "newest")) == "newest",
             limit=validation.whole_limit(limit, default=HISTORY_LIMIT),

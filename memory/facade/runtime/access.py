@@ -120,6 +120,7 @@ from memory.ports.record import JsonValue, Key, Partition
 log = logging.getLogger(__name__)
 
 _NAMES_ENTRY = "Pass the id of an entry, or its scope= and key="
+_NAMES_ENTRIES = "Pass the ids of entries, or their scope= and keys="
 RETRIEVE_LIMIT = 20
 BROWSE_LIMIT = 50
 SEARCH_LIMIT = 10
@@ -352,13 +353,13 @@ class Access:
         """Return the ids of the entries that a call names; see `entry_id`."""
         if keys is None:
             if scope is not None:
-                raise InvalidInput("keys", f"is missing. {_NAMES_ENTRY}")
+                raise InvalidInput("keys", f"is missing. {_NAMES_ENTRIES}")
             if entry_ids is None:
-                raise InvalidInput("entry_ids", f"is missing. {_NAMES_ENTRY}")
+                raise InvalidInput("entry_ids", f"is missing. {_NAMES_ENTRIES}")
             return ids_of(validation.sequence("entry_ids", entry_ids, at_most=validation.MAX_LIMIT))
         if entry_ids is not None:
             raise InvalidInput(
-                "keys", f"cannot be combined with ids, which name entries alone. {_NAMES_ENTRY}"
+                "keys", f"cannot be combined with ids, which name entries alone. {_NAMES_ENTRIES}"
             )
         return [
             self.entry_id(None, scope, key)

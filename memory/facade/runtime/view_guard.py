@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from memory.domain.corrections import as_coroutine_function
 from memory.domain.errors import Forbidden, InvalidInput, NotOpen, PartialWrite, QuotaExceeded
+from memory.domain.guesses import PLACES
 from memory.domain.view import View
 from memory.facade.arguments import scope_or_subtree
 from memory.facade.runtime.handles import copies_are_the_handle
@@ -148,7 +149,8 @@ def guard_calls(kind: type[C]) -> type[C]:
 def check_call(view: View, called: str) -> None:
     """Raise `Forbidden` if a view does not offer a call."""
     call = CALLS[called]
-    name = f"{called[0].lower()}{called[1:]}"
+    kind, _, method = called.partition(".")
+    name = f"{PLACES[kind].removeprefix('memory.')}.{method}"
     if call is ViewCall.STORES and view.is_restricted:
         raise Forbidden(
             name, "concerns the stores or another tenant, which no restricted view reaches. Call the memory"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from memory.domain import validation
 from memory.domain.enrichment import PASSES
 from memory.domain.errors import InvalidInput
 from memory.server.bodies import Ending, EntryBatch, EntryChanges, EntryDeletion, NewEntry, Reference
@@ -51,6 +53,8 @@ from memory.server.routing import ApiRoute
 
 router = APIRouter(prefix="/v1/memory/entries", tags=["entries"], route_class=ApiRoute)
 OF_LIBRARY = {"supersedes": "supersedes_ids"}
+_OF_DRAFTS = re.compile(r"^drafts(\[|$)")
+"""Where the library names the entries of a batch, which are its drafts."""
 
 
 @router.post("", status_code=201, response_model=WrittenEntry)
@@ -97,9 +101,15 @@ async def create_entries(
 ) -> Response:
     """Store several entries, in order. All of them are checked before any is stored."""
     request_id = request_id_of(caller, idempotency_key)
-    drafts = [await _options(caller, one, request_id) for one in body.entries]
-    with named_here(**OF_LIBRARY):
+    drafts = list[dict[str, Any]]()
+    for at, one in enumerate(body.entries):
+        with validation.item("entries", at):
+            drafts.append(await _options(caller, one, request_id))
+    try:
         written = await caller.memory.write_many(drafts, request_id=request_id)
+    except InvalidInput as error:
+        field = _OF_DRAFTS.sub(r"entries\1", error.field)
+        raise InvalidInput(field.replace("].supersedes", "].supersedes_ids"), error.problem) from None
     return json_response({"versions": [entry_json(one) for one in written]}, 201)
 
 

@@ -180,7 +180,10 @@ def _kinds(given: ListQuery) -> list[str] | None:
 
 @router.post("/search", response_model=EntryList)
 async def search_entries(request: Request, caller: Reader, body: SearchQuestion) -> Response:
-    """Search entries with all options of the library; nothing is stored."""
+    """Search entries, with filters, boosts and vectors as in the library.
+
+    It finds no messages: `POST /v1/messages/search` does. Nothing is stored.
+    """
     asked = {"age_decay": False, "limit": LIMIT} | body.sent_fields(
         without=("query", "scope", "expand", "rerank")
     )

@@ -260,7 +260,8 @@ def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_b
 def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:
     memory.ok("write", "x", "-s", "user:ada")
     memory.ok("write", "y", "-s", "user:bob")
-    said = {"file": "ada.jsonl", "exported": 1, "versions": 0, "sessions": 0, "artifacts": 0}
+    counts = {"exported": 1, "versions": 0, "sessions": 0, "artifacts": 0, "documents": 0}
+    said = {"file": "ada.jsonl", **counts}
     assert memory.json("export", "-o", "ada.jsonl", "--scope", "user:ada") == said
     refused = memory("export", "-o", "ada.jsonl")
     assert refused.exit_code == 2
@@ -282,6 +283,14 @@ def test_an_export_that_fails_leaves_no_file(memory: CommandLine, monkeypatch: p
     monkeypatch.setattr(Admin, "export", fail_in_the_middle)
     assert memory("export", "-o", "all.jsonl").exit_code == 3
     assert sorted(memory.folder.iterdir()) == before
+
+
+def test_documents_are_exported_also_where_there_is_nothing_else(memory: CommandLine) -> None:
+    with BlockingMemory("memory.db", embedder="none") as stored:
+        stored.documents.put("user:ada", "settings", {"theme": "dark"})
+    assert memory.ok("export", "-o", "all.jsonl") == "all.jsonl: 0 exported, 1 documents\n"
+    assert memory("export", "-s", "user:ada").exit_code == 0
+    assert memory("export", "-s", "user:bob").exit_code == 1
 
 
 def test_sessions_are_exported_and_imported_also_where_there_are_no_entries(memory: CommandLine) -> None:
