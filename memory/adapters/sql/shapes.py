@@ -165,6 +165,11 @@ def bounds_in(part: Condition | None) -> list[JsonPath]:
             return []
 
 
+def path_text(parts: Sequence[str]) -> str:
+    """Return a path in bodies as MariaDB and SQLite write it."""
+    return "$" + "".join(f'."{key}"' for key in parts)
+
+
 class Shaper:
     """The shapes of filters, orders and cursors over one collection's fields.
 

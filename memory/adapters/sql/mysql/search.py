@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from memory.adapters.sql.codec import id_bytes
 from memory.adapters.sql.conditions import constant
-from memory.adapters.sql.mysql.codec import id_bytes, to_text
+from memory.adapters.sql.mysql.codec import to_text
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.table import MyTable
