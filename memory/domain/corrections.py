@@ -333,7 +333,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close}'?" if close else ""
 
 
-def meant_name(name: str, known: Collection[str], cutoff: float = 0.6) -> str | None:
+def meant_name(name: str, known: Collection[str]) -> str | None:
     """Return the known name that a guessed one means; None if none is near.
 
     Names that are guessed for the same argument also stand for each other, except the
@@ -346,7 +346,7 @@ def meant_name(name: str, known: Collection[str], cutoff: float = 0.6) -> str | 
             for right in [*(answer[0] for answer in answers), *synonyms]:
                 if right in known:
                     return right
-    return nearest(name.lower(), known, cutoff)
+    return nearest(name.lower(), known, 0.6)
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float) -> str | None:

@@ -62,16 +62,14 @@ _SYMBOLS = {"==": "$eq", "=": "$eq", "!=": "$ne", "<": "$lt", "<=": "$lte", ">":
 _COMBINING = {"and must all": "$and", "or should any": "$or", "not": "$not", "must_not nor none": "$nor"}
 
 
-def parse_filter(
-    given: object, field: str = "filter", *, kind: Literal["entry", "document"] = "entry"
-) -> Filter:
+def parse_filter(given: object, *, kind: Literal["entry", "document"] = "entry") -> Filter:
     """Return a filter, or its dict, as a checked filter of entries or documents.
 
     Raises:
         InvalidInput: A key or an operator is unknown, or a value is wrong. The error
             names it, and the right one.
     """
-    parsed = _parse(given, field, validation.MAX_DEPTH)
+    parsed = _parse(given, "filter", validation.MAX_DEPTH)
     check_size(parsed)
     check_kind(parsed, kind)
     return parsed

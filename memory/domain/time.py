@@ -23,6 +23,14 @@ def moment(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
+def micros_or_none(at: datetime | None) -> int | None:
+    return None if at is None else micros(at)
+
+
+def moment_or_none(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else moment(microseconds)
+
+
 def parse_duration(value: object) -> object:
     """Parse a duration: '30d', '1h 30m', '500ms' or a number of seconds.
 

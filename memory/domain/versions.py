@@ -76,7 +76,7 @@ def version_conflict(
     )
 
 
-def check_expected(value: object, field: str = "expected_version") -> int | None:
+def check_expected(value: object) -> int | None:
     """Return the stored version that a call expects; 0 for `ABSENT`, None for any.
 
     Raises:
@@ -84,4 +84,4 @@ def check_expected(value: object, field: str = "expected_version") -> int | None
     """
     if value is None:
         return None
-    return 0 if value is ABSENT else check_version(field, value)
+    return 0 if value is ABSENT else check_version("expected_version", value)

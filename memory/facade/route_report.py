@@ -15,7 +15,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS, ENTRIES, MESSAGES
 from memory.orchestrator.storage.kinds import KINDS, Kind
 from memory.orchestrator.storage.split import SplitStore
-from memory.orchestrator.storage.topology import leaves_of
+from memory.orchestrator.storage.topology import leaves_of, part_of
 from memory.policies.promotion import PromotionRule
 from memory.policies.routing import TIERS
 from memory.ports.clock import system_clock
@@ -35,7 +35,7 @@ def explain_route(
     if collection in (DOCUMENTS, DOCUMENT_CHUNKS) and engine.topology.documents.tier(partition) == "short":
         because_of = "documents.short names this scope, so its documents are kept in tier 'short'"
         decided = replace(decided, tier="short", because=because_of)
-    home = _leaf(engine.topology.home(decided.tier), partition, collection)
+    home = part_of(engine.topology.home(decided.tier), partition, collection)
     because = [decided.because]
     cache = engine.topology.cache
     if decided.tier == "short" and cache is not None:
@@ -47,7 +47,7 @@ def explain_route(
     replicas = {}
     for tier in decided.replicas:
         whole = engine.topology.home(tier)
-        there = _leaf(whole, partition, collection)
+        there = part_of(whole, partition, collection)
         replicas[tier] = there.name
         because += _split_reasons(whole, there, tier)
         if there is home:
@@ -85,10 +85,6 @@ async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: 
 def _kind(name: str) -> Kind:
     declared = {kind.collection.name: kind for kind in KINDS}
     return declared[validation.one_of("collection", name, declared)]
-
-
-def _leaf(store: Store, partition: Partition, collection: Collection) -> Store:
-    return store.holder(partition, collection) if isinstance(store, SplitStore) else store
 
 
 def _split_reasons(whole: Store, part: Store, tier: str) -> list[str]:

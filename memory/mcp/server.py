@@ -42,17 +42,13 @@ _UNCACHED: Mapping[CacheableMethod, CacheHint] = dict.fromkeys(
 )
 
 
-def _memory_tools(settings: McpSettings) -> Sequence[ToolDefinition]:
-    return (*ENTRY_TOOLS, *SESSION_TOOLS, *((FORGET,) if settings.allow_delete else ()))
-
-
-def _reference_tools(_: McpSettings) -> Sequence[ToolDefinition]:
-    return REFERENCE_TOOLS
-
-
 PROFILES: Mapping[str, Callable[[McpSettings], Sequence[ToolDefinition]]] = {
-    "memory": _memory_tools,
-    "reference": _reference_tools,
+    "memory": lambda settings: (
+        *ENTRY_TOOLS,
+        *SESSION_TOOLS,
+        *((FORGET,) if settings.allow_delete else ()),
+    ),
+    "reference": lambda _: REFERENCE_TOOLS,
 }
 """The tools of each profile, by its name."""
 

@@ -32,7 +32,7 @@ class MessageThreshold:
     """
 
     most: int = 80
-    keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_checked`
+    keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_resolve_keep_last`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep_last", _resolve_keep_last(self.most, self.keep_last))
@@ -51,7 +51,7 @@ class TurnThreshold:
     """
 
     most: int = 40
-    keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_checked`
+    keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_resolve_keep_last`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep_last", _resolve_keep_last(self.most, self.keep_last))

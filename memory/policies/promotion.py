@@ -21,8 +21,8 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import parse_duration
 from memory.policies.condition_tables import condition_of
+from memory.policies.conditional_rule import ConditionalRule
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, RuleCondition
-from memory.policies.named_model import NamedModel
 from memory.policies.record_facts import Fields, Measure, RecordFacts
 from memory.policies.routing import TIERS, is_later_tier
 from memory.policies.single_conditions import (
@@ -54,7 +54,7 @@ _FLAT: Mapping[str, Any] = {
 }
 
 
-class PromotionRule(NamedModel):
+class PromotionRule(ConditionalRule):
     """A rule that moves entries from tier `source` to tier `target`.
 
     It runs on the event `on`, and takes the entries of which its condition is true;
@@ -88,13 +88,6 @@ class PromotionRule(NamedModel):
     min_accesses: int | None = Field(default=None, ge=1, strict=True)
     idle_for: Annotated[timedelta | None, BeforeValidator(parse_duration)] = None
     older_than: Annotated[timedelta | None, BeforeValidator(parse_duration)] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _reads_its_condition(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("when") is not None:
-            return {**given, "when": condition_of(given["when"], cls.path(given.get("name"), "when"))}
-        return given
 
     @model_validator(mode="after")
     def _can_be_carried_out(self) -> PromotionRule:
@@ -168,11 +161,6 @@ class PromotionRule(NamedModel):
         return self.to_scope is not None
 
     @property
-    def measures(self) -> frozenset[Measure]:
-        """The measures of a record's `rank` that evaluation needs."""
-        return frozenset() if self.condition is None else self.condition.measures()
-
-    @property
     def from_rank(self) -> int:
         return 0 if self.condition is None else self.condition.from_rank()
 
@@ -192,10 +180,6 @@ class PromotionRule(NamedModel):
             if self.condition is None
             else self.condition.evaluate(facts, now)
         )
-
-    def takes(self, now: datetime, known: Fields) -> Condition:
-        """Return the filter for the records that the rule takes, by these fields."""
-        return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
     def describe(self) -> str:
         """Return the rule in words, for people."""

@@ -5,11 +5,11 @@ Pure functions: they take facts and return decisions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
@@ -17,10 +17,9 @@ from memory.domain import validation
 from memory.domain.entry import EntryType
 from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration
-from memory.policies.condition_tables import condition_of
-from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, NoneOf, RuleCondition, walk_conditions
-from memory.policies.named_model import NamedModel
-from memory.policies.record_facts import Fields, Measure, RecordFacts
+from memory.policies.conditional_rule import ConditionalRule
+from memory.policies.conditions import AllOf, AnyOf, NoneOf, RuleCondition, walk_conditions
+from memory.policies.record_facts import Fields, RecordFacts
 from memory.policies.routing import TIERS
 from memory.policies.single_conditions import (
     HasTag,
@@ -46,7 +45,7 @@ _BELONGS = {
 _ASKED = ("when", "tenants", "scope_kinds", "types", "tiers", "statuses", "keep_versions", "versions_for")
 
 
-class RetentionRule(NamedModel):
+class RetentionRule(ConditionalRule):
     """A rule that deletes, ends or keeps entries, sessions or kept versions.
 
     `what` names the kind of record, and `then` the action. A record that matches a rule
@@ -78,13 +77,6 @@ class RetentionRule(NamedModel):
     statuses: tuple[Status, ...] = ()
     keep_versions: int | None = Field(default=None, ge=0, strict=True)
     versions_for: Annotated[timedelta | None, BeforeValidator(parse_duration)] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _reads_its_condition(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("when") is not None:
-            return {**given, "when": condition_of(given["when"], cls.path(given.get("name"), "when"))}
-        return given
 
     @model_validator(mode="after")
     def _can_be_carried_out(self) -> RetentionRule:
@@ -143,11 +135,6 @@ class RetentionRule(NamedModel):
         return None if not asked else asked[0] if len(asked) == 1 else AllOf(tuple(asked))
 
     @property
-    def measures(self) -> frozenset[Measure]:
-        """The measures of a record's `rank` that evaluation needs."""
-        return frozenset() if self.condition is None else self.condition.measures()
-
-    @property
     def of_tenants(self) -> frozenset[str] | None:
         """The only tenants that the rule is for; None for all of them."""
         return None if self.condition is None else self.condition.tenants()
@@ -167,13 +154,6 @@ class RetentionRule(NamedModel):
             if self.condition is None
             else self.condition.evaluate(facts, now)
         )
-
-    def takes(self, now: datetime, known: Fields) -> Condition:
-        """Return a filter for the records that the rule takes, by these fields.
-
-        Other records may match the filter too.
-        """
-        return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
     def leaves(self, now: datetime, known: Fields) -> Condition | None:
         """Return the filter for the records that it leaves; None if it takes all."""

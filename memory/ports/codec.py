@@ -8,9 +8,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
-from memory.domain.time import micros, moment
+from memory.domain.time import micros, micros_or_none, moment, moment_or_none
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import RowType
 from memory.ports.record import (
@@ -38,7 +37,7 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
             "scope": standing.scope,
             "to": standing.to,
             "owed": owed,
-            "discard_at": _micros(standing.discard_at),
+            "discard_at": micros_or_none(standing.discard_at),
         }
         return {"kind": RowType.MARK.value, **base, **left}
     if isinstance(standing, Tombstone):
@@ -47,7 +46,7 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
             **base,
             "owed": owed,
             "note": dict(standing.note),
-            "discard_at": _micros(standing.discard_at),
+            "discard_at": micros_or_none(standing.discard_at),
         }
     return {
         "kind": RowType.RECORD.value,
@@ -55,7 +54,7 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
         "scope": standing.scope,
         "created_at": micros(standing.created_at),
         "updated_at": micros(standing.updated_at),
-        "expires_at": _micros(standing.expires_at),
+        "expires_at": micros_or_none(standing.expires_at),
         "fields": {name: _plain(value) for name, value in standing.fields.items() if value is not None},
         "body": dict(standing.body),
         "texts": dict(standing.texts),
@@ -66,8 +65,8 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
         "owed": owed,
         "previous": standing.previous,
         "accesses": standing.accesses,
-        "accessed_at": _micros(standing.accessed_at),
-        "cached_at": _micros(standing.cached_at),
+        "accessed_at": micros_or_none(standing.accessed_at),
+        "cached_at": micros_or_none(standing.cached_at),
         "epoch": standing.epoch,
     }
 
@@ -80,9 +79,9 @@ def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing
     """
     key, owed = Key(data["tenant"], data["id"]), tuple(PendingStep(*step) for step in data["owed"])
     if data["kind"] == RowType.MARK:
-        return Mark(key, data["scope"], data["version"], data["to"], owed, _moment(data["discard_at"]))
+        return Mark(key, data["scope"], data["version"], data["to"], owed, moment_or_none(data["discard_at"]))
     if data["kind"] == RowType.TOMBSTONE:
-        return Tombstone(key, data["version"], owed, data["note"], _moment(data["discard_at"]))
+        return Tombstone(key, data["version"], owed, data["note"], moment_or_none(data["discard_at"]))
     return record_from_json(collection, data)
 
 
@@ -95,7 +94,7 @@ def record_from_json(collection: Collection, data: Mapping[str, JsonValue]) -> R
         version=data["version"],
         created_at=moment(data["created_at"]),
         updated_at=moment(data["updated_at"]),
-        expires_at=_moment(data["expires_at"]),
+        expires_at=moment_or_none(data["expires_at"]),
         fields={name: _field_value(types.get(name), value) for name, value in data["fields"].items()},
         body=data["body"],
         texts=data["texts"],
@@ -106,18 +105,10 @@ def record_from_json(collection: Collection, data: Mapping[str, JsonValue]) -> R
         owed=tuple(PendingStep(*step) for step in data["owed"]),
         previous=data["previous"],
         accesses=data["accesses"],
-        accessed_at=_moment(data["accessed_at"]),
-        cached_at=_moment(data["cached_at"]),
+        accessed_at=moment_or_none(data["accessed_at"]),
+        cached_at=moment_or_none(data["cached_at"]),
         epoch=data["epoch"],
     )
-
-
-def _micros(at: datetime | None) -> int | None:
-    return None if at is None else micros(at)
-
-
-def _moment(at: Any) -> datetime | None:
-    return None if at is None else moment(at)
 
 
 def _plain(value: FieldValue) -> JsonValue:

@@ -327,6 +327,7 @@ class Order:
 
 
 HOMES = frozenset({Role.HOME})
+RECORDS = frozenset({RowType.RECORD})
 WORDS = "#words"
 VECTOR = "#vector"
 """Names for `select`, beside fields.
@@ -369,7 +370,7 @@ class Query:
     limit: int = 100
     cursor: str | None = None
     roles: frozenset[Role] = HOMES
-    types: frozenset[RowType] = frozenset({RowType.RECORD})
+    types: frozenset[RowType] = RECORDS
     select: frozenset[str] | None = None
 
 

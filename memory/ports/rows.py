@@ -15,7 +15,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from memory.domain.time import micros, moment
+from memory.domain.time import micros, micros_or_none, moment
 from memory.ports import lexical
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import RowType
@@ -120,7 +120,7 @@ def row_of(collection: Collection, standing: Standing, words: bytes | None = Non
             standing.version,
             scope,
             tier=to,
-            discard_at=_micros(standing.discard_at),
+            discard_at=micros_or_none(standing.discard_at),
             owed=owed,
         )
     if isinstance(standing, Tombstone):
@@ -130,7 +130,7 @@ def row_of(collection: Collection, standing: Standing, words: bytes | None = Non
             record_id,
             TOMBSTONE,
             standing.version,
-            discard_at=_micros(standing.discard_at),
+            discard_at=micros_or_none(standing.discard_at),
             owed=owed,
             note=note,
         )
@@ -148,11 +148,11 @@ def row_of(collection: Collection, standing: Standing, words: bytes | None = Non
         _text(standing.tier),
         micros(standing.created_at),
         micros(standing.updated_at),
-        _micros(standing.expires_at),
+        micros_or_none(standing.expires_at),
         None,
         standing.accesses,
-        _micros(standing.accessed_at),
-        _micros(standing.cached_at),
+        micros_or_none(standing.accessed_at),
+        micros_or_none(standing.cached_at),
         None if standing.epoch is None else _text(standing.epoch),
         standing.previous,
         owed,
@@ -182,10 +182,6 @@ def json_of(value: JsonValue) -> str:
 def _text(value: str) -> str:
     """Return the plain text of a string, also of a subclass such as a `StrEnum`."""
     return value if type(value) is str else str.__str__(value)
-
-
-def _micros(at: datetime | None) -> int | None:
-    return None if at is None else micros(at)
 
 
 _ENCODERS: dict[FieldType, Callable[[Any], Any]] = {

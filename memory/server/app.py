@@ -6,7 +6,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
@@ -59,7 +58,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         middleware=[Middleware(EncodedPaths), *observers, trail, gate, Middleware(HeadRequests)],
-        generate_unique_id_function=_operation_id,
+        generate_unique_id_function=lambda route: route.name,
         # FastAPI's own spans have the query string, and its logs the text of errors
         telemetry={"tracing": False, "logs": False, "metrics": memory.config.telemetry},
     )
@@ -91,7 +90,3 @@ def _mcp_routes(settings: ServerSettings) -> list[BaseRoute]:
     from memory.server.mcp_mount import McpEndpoint
 
     return [McpEndpoint(settings).route]
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name

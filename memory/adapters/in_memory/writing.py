@@ -10,10 +10,8 @@ from dataclasses import replace
 from memory.adapters.in_memory.frozen import frozen_mapping, frozen_owed, frozen_record, maybe_in_utc
 from memory.adapters.in_memory.state import State
 from memory.ports.record import Record, Standing, Tombstone
-from memory.ports.write_decision import Slot, decide
+from memory.ports.write_decision import EMPTY, Slot, decide
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
-
-_EMPTY = Slot(None, None)
 
 
 def carry_out(state: State, write: Write) -> Outcome:
@@ -22,7 +20,7 @@ def carry_out(state: State, write: Write) -> Outcome:
         return Outcome(Status.APPLIED, number=state.raise_generation(write.partition, write.to))
     name, key = write.collection.name, write.key
     stands = state.fetch_stored(name, key)
-    slot = _EMPTY if stands is None else Slot(state.fetch_visible(name, key), stands.version)
+    slot = EMPTY if stands is None else Slot(state.fetch_visible(name, key), stands.version)
     generation = state.generation(write.record.partition) if isinstance(write, Put) else 0
     decision = decide(write, slot, generation)
     if decision.changes:

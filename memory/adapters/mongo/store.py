@@ -84,7 +84,6 @@ class MongoStore(BaseStore):
         self._names = CollectionNames(self.config.prefix)
         self._client: AsyncMongoClient[Document] | None = None
         self._heartbeats = Heartbeats()
-        self._found: Inspection | None = None
         self._backing: WriteContext | None = None
         self._turns = KeyLocks(1)
         self._epoch = ""
@@ -113,7 +112,7 @@ class MongoStore(BaseStore):
         except BaseException:
             await heartbeats.close(client)
             raise
-        self._client, self._heartbeats, self._found = client, heartbeats, found
+        self._client, self._heartbeats = client, heartbeats
         thresholds, majority, sharded = self.config.thresholds, found.transactions, found.sharded
         tables = {
             c.name: Table(

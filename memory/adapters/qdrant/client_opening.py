@@ -88,7 +88,7 @@ async def make_ready(
         return CollectionInspection(await ask("GET", "", None, dimensions_of))
     _check_version(store, await _version(wire, config.timeout))
     if not await ask("GET", "/exists", None, lambda a: bool(a["exists"])):
-        await _make_or_find(ask, "PUT", "", _collection(config), lambda: _exists(ask), config.timeout)
+        await _make_or_find(ask, "", _collection(config), lambda: _exists(ask), config.timeout)
     info = await ask("GET", "", None, dict)
     settings = info["config"]
     _check_collection(store, config, settings["params"])
@@ -145,7 +145,6 @@ def _collection(config: ServerConfig) -> dict[str, Any]:
 
 async def _make_or_find(
     ask: RequestSender,
-    method: str,
     path: str,
     body: Any,
     stands: Callable[[], Awaitable[bool]],
@@ -158,7 +157,7 @@ async def _make_or_find(
     late = time.monotonic() + seconds
     while True:
         try:
-            await ask(method, path, body, bool)
+            await ask("PUT", path, body, bool)
             return
         except UnexpectedResponse:
             if await stands():
@@ -221,7 +220,7 @@ async def _make_shard_key(
         async def stands() -> bool:
             return key in await _shard_keys(ask)
 
-        await _make_or_find(ask, "PUT", "/shards", {"shard_key": key}, stands, config.timeout)
+        await _make_or_find(ask, "/shards", {"shard_key": key}, stands, config.timeout)
 
 
 async def _shard_keys(ask: RequestSender) -> list[str]:

@@ -25,6 +25,7 @@ from memory.domain.time import micros
 from memory.ports.collections import Collection, Field, FieldType
 from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.query import (
+    RECORDS,
     SYSTEM_FIELDS,
     And,
     Condition,
@@ -281,7 +282,6 @@ def _float_of(value: float) -> float | None:
 # -- where a question looks ------------------------------------------------------------
 
 EVERY_ROLE = frozenset(Role)
-ONLY_RECORDS = frozenset({RowType.RECORD})
 
 
 def scope_conditions(
@@ -289,7 +289,7 @@ def scope_conditions(
     collection: Collection,
     where: Where,
     roles: frozenset[Role],
-    types: frozenset[RowType] = ONLY_RECORDS,
+    types: frozenset[RowType] = RECORDS,
 ) -> list[QdrantCondition]:
     """Return conditions that all points of the place meet.
 

@@ -19,7 +19,6 @@ from typing import Any
 from memory.adapters.qdrant.codec import stored_in, to_quarantine
 from memory.adapters.qdrant.engine import Engine, FoundPoint, QdrantCondition
 from memory.adapters.qdrant.filters import (
-    ONLY_RECORDS,
     Compiler,
     ConstantCondition,
     Part,
@@ -34,7 +33,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.collections import FieldType
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Everywhere, Order, Page, Position, Query, decode_cursor
+from memory.ports.query import RECORDS, Everywhere, Order, Page, Position, Query, decode_cursor
 from memory.ports.query_evaluation import condition, is_after, page_and_next, page_of
 from memory.ports.record import Corrupt, Key, Standing
 
@@ -110,7 +109,7 @@ class Pager:
         after = position.values[len(position.values) - len(rest)] if position is not None and rest else None
         at_missing = position is not None and bool(rest) and after is None and by.field != "id"
         start = self._start(by, position.id if by.field == "id" and position is not None else after)
-        if by.field == "id" or (by.field in _ALWAYS_THERE and self._query.types == ONLY_RECORDS):
+        if by.field == "id" or (by.field in _ALWAYS_THERE and self._query.types == RECORDS):
             await self._numbers(part, path, by, start)
             return
         missing = make.every([part, make.missing(path)])

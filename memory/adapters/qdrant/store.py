@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, TypeGuard, TypeVar
+from typing import Any, ClassVar, TypeGuard
 
 from memory.adapters.qdrant import audit, matching, partitions
 from memory.adapters.qdrant.batch import Points, points_changed
@@ -45,8 +45,6 @@ from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role
 from memory.ports.rows import row_of
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Write
-
-T = TypeVar("T")
 
 PATIENCE = 30.0
 """Seconds for which a call retries if others keep changing its data."""

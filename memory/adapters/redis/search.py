@@ -12,6 +12,7 @@ from memory.adapters.redis.indexes import IndexCursor, IndexEntry, Reader, TextB
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.cooperative import iterate_cooperatively
+from memory.ports.due import LEFT
 from memory.ports.query import (
     And,
     Condition,
@@ -33,7 +34,6 @@ from memory.ports.record import Corrupt, Key, Mark, Record, Role, Standing, Stor
 from memory.ports.rows import Row
 
 _TYPES: dict[type[Standing], RowType] = {Mark: RowType.MARK, Tombstone: RowType.TOMBSTONE}
-_LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
 _LISTED_BY_AGE = frozenset({Role.HOME, Role.ARRIVING})
 
 
@@ -130,7 +130,7 @@ class Question:
         if (aged := None if self._in_order or all_there_is else aged_up_to(query)) is not None:
             return await self._reader.by_age(name, *aged)
         return self._reader.by_id(
-            name, ("a" if self._wants_records else "") + ("g" if query.types & _LEFT else ""), after
+            name, ("a" if self._wants_records else "") + ("g" if query.types & LEFT else ""), after
         )
 
     def _behind(self) -> bytes | None:

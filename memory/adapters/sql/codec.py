@@ -71,6 +71,11 @@ bytes.
 """
 
 
+def id_bytes(record_id: str) -> bytes:
+    """Return an id as a binary column holds it."""
+    return bytes.fromhex(record_id.replace("-", ""))
+
+
 class Codec:
     """The rows of one collection in the columns of one dialect."""
 

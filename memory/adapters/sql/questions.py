@@ -16,7 +16,7 @@ from memory.adapters.sql.prepared import cached_statement, compile_statement
 from memory.adapters.sql.shapes import BY_BODY, TRUE, Shape, Values, by_body, names, scope
 from memory.adapters.sql.table import Table
 from memory.domain.time import micros
-from memory.ports.query import Condition, Everywhere, Query, RowType, Tenant, Where, decode_cursor
+from memory.ports.query import RECORDS, Condition, Everywhere, Query, RowType, Tenant, Where, decode_cursor
 from memory.ports.record import Role
 
 AnyTable: TypeAlias = Table[Any]
@@ -187,7 +187,7 @@ def _due_select(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Sele
         conditions, c = table.conditions(), table.table.c
         asked = [
             (conditions.filter(("owing", True)), c.id),
-            (conditions.roles_and_types(frozenset({Role.ARRIVING}), frozenset({RowType.RECORD})), c.id),
+            (conditions.roles_and_types(frozenset({Role.ARRIVING}), RECORDS), c.id),
         ]
         asked.append((conditions.filter(("<", "discard_at", "i")), c.discard_at))
         asked += [(conditions.filter(("<", "expires_at", "i")), c.expires_at)] if expires else []

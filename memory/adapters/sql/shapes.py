@@ -55,7 +55,7 @@ NEVER_MISSING = frozenset(
 )
 """Fields that live records always have."""
 
-_COMPARISONS: dict[type[Condition], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
+SIGNS: dict[type[Condition], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
 _SHAPED: dict[type, str] = {
     And: "_all",
     Or: "_any",
@@ -64,7 +64,7 @@ _SHAPED: dict[type, str] = {
     Has: "_has",
     In: "_in",
     JsonPath: "_json",
-    **dict.fromkeys(_COMPARISONS, "_comparison"),
+    **dict.fromkeys(SIGNS, "_comparison"),
 }
 """The method for each part of a filter."""
 _CONSTANTS = {None: "null", True: "true", False: "false"}
@@ -165,6 +165,11 @@ def bounds_in(part: Condition | None) -> list[JsonPath]:
             return []
 
 
+def path_text(parts: Sequence[str]) -> str:
+    """Return a path in bodies as MariaDB and SQLite write it."""
+    return "$" + "".join(f'."{key}"' for key in parts)
+
+
 class Shaper:
     """The shapes of filters, orders and cursors over one collection's fields.
 
@@ -237,7 +242,7 @@ class Shaper:
         if field == "owing" and isinstance(part, Eq) and bound in (0, 1):
             return ("owing", bool(bound))  # this way an index can serve it
         values.append(bound)
-        return (_COMPARISONS[type(part)], field, _code(bound))
+        return (SIGNS[type(part)], field, _code(bound))
 
     def _json(self, part: JsonPath, values: Values) -> Shape:
         """Return the shape of a comparison in the body: one part for each type.

@@ -532,10 +532,7 @@ class MemoryManager(AsyncContext, LoopBound):
         if self._injection is None:
             return list(given)
         with span("inject_memory", self._attributes):
-            return await self._injection.into(given, self._for_injection)
-
-    async def _for_injection(self, query: str, limit: int) -> list[StoreEntry]:
-        return await self.search(query, limit=limit)
+            return await self._injection.into(given, lambda query, limit: self.search(query, limit=limit))
 
     # -- parts -------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes import gemini
-from memory.domain.shapes.fields import Fields
-from memory.domain.shapes.pieces import Piece, kept_object, object_at, time_at
+from memory.domain.shapes.fields import Fields, object_at
+from memory.domain.shapes.pieces import Piece, kept_object, time_at
 
 NAME = "adk"
 

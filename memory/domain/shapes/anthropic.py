@@ -12,7 +12,7 @@ from copy import deepcopy
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
-from memory.domain.shapes.content_parts import content_as
+from memory.domain.shapes.content_parts import as_parts, content_as
 from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own
 from memory.domain.shapes.originals import is_same_original
 from memory.domain.shapes.tool_calls import call_back, call_of, told_apart
@@ -60,7 +60,7 @@ def to_fields(messages: Sequence[Message], *, foreign_reasoning: bool = True) ->
             continue
         one = _message(message, foreign_reasoning)
         if before is not None and _joins(before, message):
-            found[-1]["content"] = [*_as_blocks(found[-1]["content"]), *_as_blocks(one["content"])]
+            found[-1]["content"] = [*as_parts(found[-1]["content"]), *as_parts(one["content"])]
         else:
             found.append(one)
         before = message
@@ -76,7 +76,7 @@ def system_prompt(messages: Iterable[Message]) -> str | list[Fields] | None:
     system = [message for message in messages if message.role is Role.SYSTEM and message.content]
     if all(isinstance(message.content, str) for message in system):
         return "\n\n".join(message.text for message in system) or None
-    return deepcopy([block for message in system for block in _as_blocks(content_as(message, "anthropic"))])
+    return deepcopy([block for message in system for block in as_parts(content_as(message, "anthropic"))])
 
 
 def _groups(blocks: list[Fields]) -> list[list[Fields]]:
@@ -163,17 +163,11 @@ def _content(message: Message, foreign_reasoning: bool) -> str | list[Fields]:
         thinking = [{"type": "thinking", "thinking": message.reasoning, "signature": ""}]
     if not (thinking or message.tool_calls or "blocks" in kept):
         return content
-    return [*thinking, *together(message, kept, _as_blocks(content), _tool_use)]
+    return [*thinking, *together(message, kept, as_parts(content), _tool_use)]
 
 
 def _tool_use(call: ToolCall, kept: Fields) -> Fields:
     return {"type": "tool_use", **call_back(call, kept, "object", "input")}
-
-
-def _as_blocks(content: str | list[Fields]) -> list[Fields]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return content
 
 
 def _joins(before: Message, message: Message) -> bool:

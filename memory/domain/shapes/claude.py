@@ -12,12 +12,11 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes import anthropic
 from memory.domain.shapes.content_parts import image_of
-from memory.domain.shapes.fields import Fields
+from memory.domain.shapes.fields import Fields, object_at
 from memory.domain.shapes.pieces import (
     Piece,
     kept_object,
     name_at,
-    object_at,
     objects_at,
     segments,
     text_at,

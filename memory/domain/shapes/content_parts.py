@@ -81,6 +81,12 @@ def content_as(message: Message, shape: str) -> str | list[Part]:
     return [_part_as(part, shape, message.role) for part in message.content]
 
 
+def as_parts(content: str | list[Part]) -> list[Part]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content
+
+
 def _part_as(part: Part, shape: str, role: Role) -> Part:
     if isinstance(text := part.get("text"), str):
         return {"type": "text", "text": text}

@@ -52,7 +52,7 @@ class MessageFields:
         return None
 
     def object(self, name: str) -> Fields | None:
-        return _object(name, self.left.pop(name)) if self.left.get(name) not in (None, {}) else None
+        return object_at(self.left.pop(name), name) if self.left.get(name) not in (None, {}) else None
 
     def objects(self, name: str) -> list[Fields]:
         return objects(name, self.left.pop(name)) if self.left.get(name) not in (None, []) else []
@@ -156,12 +156,12 @@ def parts(value: object) -> list[Fields]:
 def objects(name: str, value: object) -> list[Fields]:
     if not isinstance(value, list):
         raise InvalidInput(name, f"must be a list, not {type(value).__name__}")
-    return [_object(f"{name}[{number}]", one) for number, one in enumerate(value)]
+    return [object_at(one, f"{name}[{number}]") for number, one in enumerate(value)]
 
 
-def _object(name: str, value: object) -> Fields:
+def object_at(value: object, path: str) -> Fields:
     if not isinstance(value, dict):
-        raise InvalidInput(name, f"must be an object, not {type(value).__name__}")
+        raise InvalidInput(path, f"must be an object, not {type(value).__name__}")
     return value
 
 

@@ -12,14 +12,13 @@ from typing import Any
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes.content_parts import content_as, image_of
-from memory.domain.shapes.fields import Fields
+from memory.domain.shapes.fields import Fields, object_at
 from memory.domain.shapes.pieces import (
     Path,
     Piece,
     has_role,
     json_value,
     name_at,
-    object_at,
     objects_at,
     result_text,
     segments,

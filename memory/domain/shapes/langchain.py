@@ -12,7 +12,7 @@ from memory.domain import validation
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import openai
 from memory.domain.shapes.blocks import Blocks, Call, together
-from memory.domain.shapes.content_parts import content_as
+from memory.domain.shapes.content_parts import as_parts, content_as
 from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own
 from memory.domain.shapes.tool_calls import (
     call_back,
@@ -170,9 +170,7 @@ def to_fields(message: Message, *, foreign_reasoning: bool = True) -> Fields:
         data["id"] = message.id
     content = content_as(message, "langchain")
     if "blocks" in kept:
-        content = together(
-            message.model_copy(update={"tool_calls": []}), kept, _as_parts(content), _call_back
-        )
+        content = together(message.model_copy(update={"tool_calls": []}), kept, as_parts(content), _call_back)
     return {**kept.get("outer", {}), "type": kind, "data": {**data, **content_back(kept, content)}}
 
 
@@ -285,9 +283,3 @@ def _usage(usage: Fields) -> Fields | None:
     if not isinstance(asked, int) or not isinstance(answered, int):
         return None
     return dict(zip(_USAGE, (asked, answered, asked + answered), strict=True))
-
-
-def _as_parts(content: str | list[Fields]) -> list[Fields]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return content

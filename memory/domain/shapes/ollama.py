@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes.content_parts import content_as, image_of
-from memory.domain.shapes.fields import Fields
+from memory.domain.shapes.fields import Fields, object_at
 from memory.domain.shapes.pieces import (
     Piece,
     has_role,
     list_at,
     name_at,
-    object_at,
     objects_at,
     role_at,
     text_at,

@@ -11,7 +11,7 @@ from typing import Any
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes.fields import Fields
+from memory.domain.shapes.fields import Fields, object_at
 from memory.domain.shapes.tool_calls import as_json, id_without, told_apart
 
 Path = tuple[str | int, ...]
@@ -125,12 +125,6 @@ def name_at(fields: Fields, path: str, *names: str) -> str:
     if not found:
         raise InvalidInput(f"{path}.{names[0]}" if path else names[0], "must not be empty")
     return found
-
-
-def object_at(value: object, path: str) -> Fields:
-    if not isinstance(value, dict):
-        raise InvalidInput(path, f"must be an object, not {type(value).__name__}")
-    return value
 
 
 def list_at(fields: Fields, name: str, path: str = "") -> list[Any]:

@@ -34,7 +34,7 @@ from memory.domain.errors import Conflict, InvalidInput, PartialWrite, QuotaExce
 from memory.domain.filter_parsing import parse_filter
 from memory.domain.filters import Filter, is_empty
 from memory.domain.scope import Scope, Subtree
-from memory.domain.time import micros, moment
+from memory.domain.time import micros_or_none, moment, moment_or_none
 from memory.domain.versions import ExpectedVersion, check_expected
 from memory.facade.arguments import Metadata, flag, length, scope_of, scope_or_subtree
 from memory.facade.runtime.access import Access
@@ -634,9 +634,7 @@ def _note_of(asked: ChangeRequest, info: DocumentInfo) -> dict[str, Any]:
     assert isinstance(asked, PutRequest)  # noqa: S101 - nothing is noted of a deletion
     noted: dict[str, Any] = {
         "version": info.version,
-        "moments": [
-            None if at is None else micros(at) for at in (info.created_at, info.updated_at, info.expires_at)
-        ],
+        "moments": [micros_or_none(at) for at in (info.created_at, info.updated_at, info.expires_at)],
     }
     if (info.form, info.size, info.lifetime) != (asked.value.form, asked.value.size, asked.lifetime):
         lifetime = None if info.lifetime is None else info.lifetime // timedelta(microseconds=1)
@@ -660,7 +658,7 @@ def _info_from(asked: ChangeRequest, noted: Mapping[str, Any]) -> DocumentInfo:
         size,
         moment(created),
         moment(updated),
-        None if expires is None else moment(expires),
+        moment_or_none(expires),
         lifetime,
     )
 

@@ -10,7 +10,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
-from memory.facade.arguments import Metadata
+from memory.facade.arguments import UNSET, Metadata
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of_session
 from memory.facade.runtime.view_guard import guard_calls
@@ -23,8 +23,6 @@ TASKS_LIMIT = 100
 MOST_TASKS = 500
 """Tasks of one `replace_all`."""
 MAX_TITLE_BYTES, MAX_RESULT_BYTES = 4 * 1024, 64 * 1024
-
-_UNSET: Any = object()
 
 
 @guard_calls
@@ -107,7 +105,7 @@ class Tasks:
         self,
         *,
         status: str | None = None,
-        parent_id: str | None = _UNSET,
+        parent_id: str | None = UNSET,
         order: Literal["newest", "oldest"] = "oldest",
         limit: int | None = None,
         cursor: str | None = None,
@@ -123,7 +121,7 @@ class Tasks:
         asked: list[Condition] = (
             [] if status is None else [Eq("status", validation.one_of("status", status, TASK_STATUSES))]
         )
-        if parent_id is not _UNSET:
+        if parent_id is not UNSET:
             asked.append(
                 IsNull("parent_id")
                 if parent_id is None

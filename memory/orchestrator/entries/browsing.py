@@ -19,7 +19,7 @@ from memory.domain.errors import StoreError, StoreTimeout
 from memory.domain.filters import Filter
 from memory.domain.scope import Scope, Subtree
 from memory.domain.search_results import EntryPage
-from memory.domain.time import micros
+from memory.domain.time import micros_or_none
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SEQUENCE
 from memory.orchestrator.storage.entry_records import entry_of
 from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
@@ -410,7 +410,7 @@ def outranks(row: Record | Head, other: Record | Head, known_at: datetime | None
 
     A copy of exactly the requested moment wins, then the newer one, then a home.
     """
-    asked = None if known_at is None else micros(known_at)
+    asked = micros_or_none(known_at)
 
     def rank(one: Record | Head) -> tuple[bool, int, bool]:
         return (one.version == asked, one.version, one.role is Role.HOME)

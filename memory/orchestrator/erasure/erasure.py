@@ -67,7 +67,7 @@ from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
 from memory.policies.visibility import is_expired
 from memory.ports.collections import Collection
-from memory.ports.query import And, Condition, Eq, Everywhere, Ge, In, Lt, Query, within
+from memory.ports.query import HOMES, And, Condition, Eq, Everywhere, Ge, In, Lt, Query, within
 from memory.ports.record import (
     Corrupt,
     JsonValue,
@@ -85,7 +85,6 @@ from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, RaiseGene
 
 log = logging.getLogger(__name__)
 
-HOMES = frozenset({Role.HOME})
 OTHER_ROLES = frozenset(Role) - HOMES
 WATCHED, REMEMBERED = "watch", "erased"
 """The kinds of an erasure's operation record after the erasure: while it is repeated,

@@ -244,7 +244,7 @@ def still_says(now: Record, then: Record) -> bool:
         return True
     kept = all(shown_texts(now).get(name) == shown_texts(then).get(name) for name in ("title", "content"))
     kept = kept and is_same_json(now.body.get("data"), then.body.get("data"))
-    tags = set(_list_field(then, "tags")) <= set(_list_field(now, "tags"))
+    tags = set(_tags(then)) <= set(_tags(now))
     before, after = _metadata(then), _metadata(now)
     return (
         kept
@@ -253,8 +253,8 @@ def still_says(now: Record, then: Record) -> bool:
     )
 
 
-def _list_field(record: Record, name: str) -> Sequence[str]:
-    return record.fields.get(name) or ()  # type: ignore[return-value]
+def _tags(record: Record) -> Sequence[str]:
+    return record.fields.get("tags") or ()  # type: ignore[return-value]
 
 
 def _metadata(record: Record) -> Mapping[str, Any]:

@@ -46,6 +46,7 @@ from memory.policies.retention import (
 )
 from memory.ports.collections import Collection
 from memory.ports.query import (
+    HOMES,
     Condition,
     Eq,
     Everywhere,
@@ -393,7 +394,7 @@ class Retention:
         ranks = Ranks(self._placement, self._counter, ENTRIES, store, measures, ahead) if measures else None
         if ranks is None:
             asked = all_of(rule.takes(now, known), *self._kept_before(rule, now, known))
-            query = self._query(ENTRIES, asked, LOOKED_AT & known.keys(), frozenset({Role.HOME}))
+            query = self._query(ENTRIES, asked, LOOKED_AT & known.keys(), HOMES)
         else:  # to find what exceeds a scope's limit, every record is visited
             query = self._query(
                 ENTRIES, None, None if ranks.reads_texts else LOOKED_AT & known.keys(), STANDING
@@ -424,7 +425,7 @@ class Retention:
             rule.statuses or (("active",) if rule.then == "end" else ("active", "archived", "ended")),
         )
         asked = all_of(rule.takes(now, _SESSIONS), statuses, *self._kept_before(rule, now, _SESSIONS))
-        query = self._query(SESSIONS, asked, None, frozenset({Role.HOME}))
+        query = self._query(SESSIONS, asked, None, HOMES)
         async for _, page in self._in_turn(rule, "retention.sessions", archive, query, served):
             for row in page.records:
                 goes = await self._judged_session(row, now) if isinstance(row, Record) else None
@@ -471,7 +472,7 @@ class Retention:
             name: said for name, said in fields_of(ENTRY_VERSIONS).items() if name in ("type", "scope_kind")
         }
         asked = all_of(replaced, rule.takes(now, known), *self._kept_before(rule, now, known))
-        query = self._query(ENTRY_VERSIONS, asked, LOOKED_AT | _VERSIONS, frozenset({Role.HOME}))
+        query = self._query(ENTRY_VERSIONS, asked, LOOKED_AT | _VERSIONS, HOMES)
         archive = self._placement.topology.archive
         async for _, page in self._in_turn(rule, "retention.versions", archive, query, served):
             going = [

@@ -17,7 +17,7 @@ from memory.domain import ids
 from memory.domain.blocked_source import BlockedSource
 from memory.domain.errors import CorruptRecord, InvalidInput, StoreError
 from memory.domain.provenance import ORIGIN_KINDS, parts_of
-from memory.domain.time import micros, moment
+from memory.domain.time import micros, micros_or_none, moment, moment_or_none
 from memory.orchestrator.storage.collections import SETTINGS
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
@@ -208,14 +208,13 @@ def _sources(record: Record) -> tuple[BlockedSource, ...]:
 
 
 def _source(origin: str, how: Said) -> BlockedSource:
-    since = None if how["since"] is None else moment(how["since"])
+    since = moment_or_none(how["since"])
     return BlockedSource(origin, since, how["later_writes"], how["reason"], how["by"], moment(how["at"]))
 
 
 def _to_json(one: BlockedSource) -> dict[str, Any]:
-    since = None if one.since is None else micros(one.since)
     return {
-        "since": since,
+        "since": micros_or_none(one.since),
         "later_writes": one.later_writes,
         "reason": one.reason,
         "by": one.blocked_by,

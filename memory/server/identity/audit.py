@@ -7,10 +7,10 @@ import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from memory.domain import validation
@@ -82,15 +82,11 @@ class AuditLog:
     Args:
         memory: An open memory that is no view.
         keep: How long records are kept.
-        now: Returns the time; for tests.
     """
 
-    def __init__(
-        self, memory: Memory, *, keep: timedelta, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, memory: Memory, *, keep: timedelta) -> None:
         self._memory = memory
         self._keep = keep
-        self.now = now
         self._waiting: list[AuditRecord] = []
         self._lost = 0
         self.unstored = 0

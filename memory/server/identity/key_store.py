@@ -20,7 +20,7 @@ from memory.domain.errors import (
     VersionConflict,
 )
 from memory.domain.scope import Scope, Subtree
-from memory.domain.time import EPOCH, micros, moment
+from memory.domain.time import EPOCH, micros_or_none, moment_or_none
 from memory.domain.versions import ABSENT
 from memory.facade.memory import Memory
 from memory.facade.resources.documents import Documents
@@ -259,10 +259,10 @@ def _value(key: ApiKey) -> dict[str, Any]:
         "role": key.role,
         "scopes": list(key.scopes),
         "name": key.name,
-        "created_at": _micros(key.created_at),
-        "expires_at": _micros(key.expires_at),
-        "revoked_at": _micros(key.revoked_at),
-        "secrets": [{"sha256": one.digest, "until": _micros(one.until)} for one in key.secrets],
+        "created_at": micros_or_none(key.created_at),
+        "expires_at": micros_or_none(key.expires_at),
+        "revoked_at": micros_or_none(key.revoked_at),
+        "secrets": [{"sha256": one.digest, "until": micros_or_none(one.until)} for one in key.secrets],
     }
 
 
@@ -273,16 +273,8 @@ def _key_of(key_id: str, value: Any) -> ApiKey:
         value["role"],
         tuple(value["scopes"]),
         value["name"],
-        _moment(value["created_at"]),
-        _moment(value["expires_at"]),
-        _moment(value["revoked_at"]),
-        tuple(Secret(one["sha256"], _moment(one["until"])) for one in value["secrets"]),
+        moment_or_none(value["created_at"]),
+        moment_or_none(value["expires_at"]),
+        moment_or_none(value["revoked_at"]),
+        tuple(Secret(one["sha256"], moment_or_none(one["until"])) for one in value["secrets"]),
     )
-
-
-def _micros(at: datetime | None) -> int | None:
-    return None if at is None else micros(at)
-
-
-def _moment(at: int | None) -> datetime | None:
-    return None if at is None else moment(at)

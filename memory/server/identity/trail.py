@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import secrets
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -135,7 +135,7 @@ class AuditTrail:
         if self._audit is None or scope["path"].strip("/").split("/")[0] in _UNTOLD:
             return None
         status = scope.get("audit_outcome", status)  # of a call that fails within a 200
-        record = _record_of(scope, status, headers, self._audit.now())
+        record = _record_of(scope, status, headers, datetime.now(UTC))
         needed, is_done = scope.get("role_needed"), status < 400 or status == CLIENT_GONE
         is_export = is_done and scope["path"].endswith("/export")
         is_change = _is_change(scope["method"], scope["path"], needed)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.columns import column_of
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.partitions import MyDirectory
-from memory.adapters.sql.mysql.search import RECORDS, RowReader, best_of, find
+from memory.adapters.sql.mysql.search import RowReader, best_of, find
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.questions import question
 from memory.adapters.sql.selection import Selection
@@ -22,7 +22,7 @@ from memory.ports import lexical
 from memory.ports.candidate_scan import head_fields, measure_heads, neighbours, place_of
 from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Head, Tenant
+from memory.ports.query import RECORDS, Head, Tenant
 from memory.ports.text import query_words
 
 LONG_PLACE = 512

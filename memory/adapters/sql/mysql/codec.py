@@ -8,17 +8,13 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from memory.adapters.sql.codec import ID, TAG, TAGS_AS_TEXT, TypeCodec, TypeTable, tags_of
+from memory.adapters.sql.codec import ID, TAG, TAGS_AS_TEXT, TypeCodec, TypeTable, id_bytes, tags_of
 from memory.ports.collections import FieldType
 
 
 def to_text(value: Any) -> str:
     """Return the driver's text as a string, even if it is damaged."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def id_bytes(record_id: str) -> bytes:
-    return bytes.fromhex(record_id.replace("-", ""))
 
 
 TYPES: TypeTable = {

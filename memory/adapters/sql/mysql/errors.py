@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 
 from asyncmy import errors as my
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from memory.adapters.sql.server.pool import PoolTimeout
+from memory.adapters.sql.server.errors import original, translate_common, unreachable
 from memory.domain.errors import (
     ConfigError,
     InvalidInput,
@@ -21,7 +20,7 @@ from memory.domain.errors import (
     StoreUnavailable,
 )
 from memory.ports.base import LoginRefused
-from memory.ports.network_errors import explain_unreachable, find_reason
+from memory.ports.network_errors import find_reason
 
 DUPLICATE, NO_VALUE, NO_COLUMN, MALFORMED = 1062, 1048, 1054, 2027
 COLLISIONS = frozenset({1213, 1205, 1020})
@@ -35,12 +34,6 @@ LOST = range(2000, 2100)
 
 class UntrustedCertificate(Exception):
     """The certificate is of another host, or no trusted authority has issued it."""
-
-
-def original(error: BaseException) -> BaseException:
-    """Return the driver's own error inside SQLAlchemy's."""
-    cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else None
-    return error if cause is None else cause.__cause__ or cause
 
 
 def number_of(error: BaseException) -> int:
@@ -93,29 +86,14 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
     cause = original(error)
     if isinstance(cause, my.MySQLError):
         return _of_number(store, place, cause)
-    match cause:
-        case UntrustedCertificate():
-            return StoreUnavailable(
-                store,
-                f"the certificate of {place} is not trusted: set ssl_ca to the file of its authority",
-            )
-        case PoolTimeout():
-            return StoreTimeout(
-                store,
-                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at"
-                " once",
-            )
-        case TimeoutError():
-            return StoreTimeout(store, f"{place} did not answer in time")
-        case OSError() | EOFError():
-            return StoreUnavailable(
-                store,
-                f"{place} cannot be reached: {explain_unreachable(cause)}; check the URL and the server",
-            )
-        case SQLAlchemyError():
-            return StoreError(store, f"SQLAlchemy refused ({type(cause).__name__})")
-        case _:
-            return None
+    if isinstance(cause, UntrustedCertificate):
+        return StoreUnavailable(
+            store,
+            f"the certificate of {place} is not trusted: set ssl_ca to the file of its authority",
+        )
+    if isinstance(cause, EOFError):
+        return unreachable(store, place, cause)
+    return translate_common(store, place, cause)
 
 
 _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (

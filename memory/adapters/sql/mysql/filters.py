@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import Conditions, SortKey, SqlCondition, constant
 from memory.adapters.sql.server.filters import ExactShaper
-from memory.adapters.sql.shapes import Shape, Values
+from memory.adapters.sql.shapes import Shape, Values, path_text
 from memory.adapters.sql.shapes import is_comparable as is_comparable_in_sql
 from memory.ports.query import JsonPath
 
@@ -44,7 +44,7 @@ class MyShaper(ExactShaper):
     """Makes shapes whose lists are JSON."""
 
     def bind_path(self, parts: Sequence[str]) -> str:
-        return _path_text(parts)
+        return path_text(parts)
 
     def bind_number(self, value: float) -> float:
         return float(value)
@@ -107,7 +107,7 @@ class MyConditions(Conditions):
         A body that is no JSON has no value at any path.
         """
         body = self._table.c.body
-        at: Any = sa.literal(_path_text(path)) if isinstance(path, tuple) else path
+        at: Any = sa.literal(path_text(path)) if isinstance(path, tuple) else path
         found = sa.func.json_extract(body, at, type_=sa.Text())
         type_of = sa.func.json_type(found, type_=sa.Text())
         if kind == "type":
@@ -156,8 +156,3 @@ class MyConditions(Conditions):
 def _names_body(shape: Shape) -> bool:
     """Return whether a part of the filter compares a value in the body."""
     return shape[0] == "json" or (shape[0] in ("and", "or", "not") and any(map(_names_body, shape[1:])))
-
-
-def _path_text(parts: Sequence[str]) -> str:
-    """Return a path as MariaDB writes it."""
-    return "$" + "".join(f'."{key}"' for key in parts)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from memory.adapters.sql.codec import id_bytes
 from memory.adapters.sql.conditions import constant
-from memory.adapters.sql.mysql.codec import id_bytes, to_text
+from memory.adapters.sql.mysql.codec import to_text
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.table import MyTable
@@ -30,11 +31,10 @@ from memory.ports import candidates, lexical
 from memory.ports.bm25 import Ints, norms, term_scores
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Everywhere, Head, Hit, RowType, Search, Words
+from memory.ports.query import RECORDS, Everywhere, Head, Hit, Search, Words
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
 
-RECORDS = frozenset({RowType.RECORD})
 _MOST_WORDS = 128
 """The number of words that are weighed before other tasks get a turn."""
 

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from memory.adapters.sql.codec import Codec
-from memory.adapters.sql.mysql.codec import TYPES, id_bytes, to_text
+from memory.adapters.sql.codec import Codec, id_bytes
+from memory.adapters.sql.mysql.codec import TYPES, to_text
 from memory.adapters.sql.mysql.connection import Connection, StatementPipeline, ahead
 from memory.adapters.sql.mysql.filters import MyConditions, MyShaper
 from memory.adapters.sql.mysql.schema import table_of

@@ -12,23 +12,15 @@ import ssl
 
 import asyncpg
 from asyncpg import exceptions as pg
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from memory.adapters.sql.postgresql.connection import UnusableFile
-from memory.adapters.sql.server.pool import PoolTimeout
+from memory.adapters.sql.server.errors import original, translate_common
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.base import LoginRefused
-from memory.ports.network_errors import explain_unreachable
 
 MAY_NOT_WRITE = (pg.InsufficientPrivilegeError, pg.ReadOnlySQLTransactionError)
 """Errors of a change by a role with SELECT only, or by any role on a standby."""
 COLLISIONS = (pg.SerializationError, pg.DeadlockDetectedError)
-
-
-def original(error: BaseException) -> BaseException:
-    """Return the driver's own error inside SQLAlchemy's."""
-    cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else None
-    return error if cause is None else cause.__cause__ or cause
 
 
 def is_collision(error: BaseException) -> bool:
@@ -59,23 +51,8 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
                 f"store '{store}': {place} offers no TLS, and ssl (sslmode, PGSSLMODE) requires it; "
                 "turn ssl on at the server, or use ssl=prefer on a network you trust"
             )
-        case PoolTimeout():
-            return StoreTimeout(
-                store,
-                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at"
-                " once",
-            )
-        case TimeoutError():
-            return StoreTimeout(store, f"{place} did not answer in time")
-        case OSError():
-            return StoreUnavailable(
-                store,
-                f"{place} cannot be reached: {explain_unreachable(cause)}; check the URL and the server",
-            )
-        case SQLAlchemyError():
-            return StoreError(store, f"SQLAlchemy refused ({type(cause).__name__})")
         case _:
-            return None
+            return translate_common(store, place, cause)
 
 
 _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[Exception], str], ...] = (
@@ -130,16 +107,6 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
         COLLISIONS,
         StoreUnavailable,
         "other transactions kept colliding with the call; nothing of it was kept; try again",
-    ),
-    (
-        pg.TooManyConnectionsError,
-        StoreUnavailable,
-        "{place} has no connection to spare; lower pool_size or raise max_connections",
-    ),
-    (
-        pg.ReadOnlySQLTransactionError,
-        StoreUnavailable,
-        "{place} is read-only: a standby, or under maintenance; use the primary server, or try again later",
     ),
     (
         (pg.PostgresConnectionError, pg.OperatorInterventionError, pg.CannotConnectNowError),

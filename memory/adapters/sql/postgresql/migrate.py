@@ -25,10 +25,11 @@ from memory.adapters.sql.migrate import Schema
 from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames, form_and_format
 from memory.adapters.sql.postgresql.config import PostgresConfig
 from memory.adapters.sql.postgresql.connection import Connection, connect
-from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, original
+from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE
 from memory.adapters.sql.postgresql.extension import AVAILABLE, CREATE, INSTALLED, add_column
 from memory.adapters.sql.postgresql.schema import TYPES, table_of
 from memory.adapters.sql.schema import system_tables
+from memory.adapters.sql.server.errors import original
 from memory.ports.collections import Collection
 
 _MAY_WRITE = (

@@ -29,14 +29,13 @@ from memory.ports import lexical
 from memory.ports.bm25 import Scores, norms, rarities, term_scores
 from memory.ports.collections import Collection
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import Condition, Hit, Near, RowType, Search, Tenant, Where, Words
+from memory.ports.query import RECORDS, Condition, Hit, Near, Search, Tenant, Where, Words
 from memory.ports.record import Key, Role
 from memory.ports.text import query_words
 from memory.ports.vector_scan import exact_cosines
 
 LOOKED_UP_AT_ONCE = 32
 """In how many partitions a word is looked up by one scan of the index."""
-RECORDS = frozenset({RowType.RECORD})
 
 
 async def search(connection: Connection, table: PgTable, directory: PgDirectory, wanted: Search) -> list[Hit]:

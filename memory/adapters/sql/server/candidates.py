@@ -18,10 +18,8 @@ from memory.adapters.sql.table import Columns, Table
 from memory.ports.candidate_scan import head_fields, measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.query import RowType
+from memory.ports.query import RECORDS
 from memory.ports.vector_scan import exact_cosines
-
-_RECORDS = frozenset({RowType.RECORD})
 
 
 async def nearest(
@@ -47,7 +45,7 @@ def _vectors(table: Table[Any], shape: Shape) -> sa.Select[Any]:
     c = table.table.c
     passing = [
         conditions.scope(where),
-        conditions.roles_and_types(roles, _RECORDS),
+        conditions.roles_and_types(roles, RECORDS),
         conditions.filter(chosen),
     ]
     return sa.select(c.id, c.vector).where(*passing, sa.func.octet_length(c.vector) == conditions.value("i"))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from memory.adapters.sql.codec import TypeTable
-from memory.adapters.sql.shapes import FALSE, NOTHING, NUMBERS, Shape, Shaper, Values
+from memory.adapters.sql.shapes import FALSE, NOTHING, NUMBERS, SIGNS, Shape, Shaper, Values
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparisons import suits
@@ -18,7 +18,6 @@ from memory.ports.query import Eq, Ge, Gt, In, Le, Lt
 from memory.ports.record import FieldValue
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
-_SIGNS: dict[type, str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
 
 
 class ExactShaper(Shaper):
@@ -78,7 +77,7 @@ class ExactShaper(Shaper):
         ]
 
     def _comparison(self, part: Eq | Lt | Le | Gt | Ge, values: Values) -> Shape:
-        field, value, sign = part.field, part.value, _SIGNS[type(part)]
+        field, value, sign = part.field, part.value, SIGNS[type(part)]
         kind = self.type_of(field)
         if value is None:
             return FALSE

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import Conditions, SqlCondition
-from memory.adapters.sql.shapes import BY_BODY, Shape, Shaper
+from memory.adapters.sql.shapes import BY_BODY, Shape, Shaper, path_text
 from memory.adapters.sql.sqlite.session import Session
 
 
@@ -20,11 +20,6 @@ def has_json(session: Session) -> bool:
     except sqlite3.OperationalError:
         return False
     return True
-
-
-def path_text(parts: Sequence[str]) -> str:
-    """Return a path as SQLite writes it."""
-    return "$" + "".join(f'."{key}"' for key in parts)
 
 
 class SqliteShaper(Shaper):

@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from memory.adapters.sql.codec import id_bytes
 from memory.adapters.sql.columns import column_of
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.scoring import Candidates as Ranked
 from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
-from memory.adapters.sql.sqlite.codec import id_bytes, id_text
+from memory.adapters.sql.sqlite.codec import id_text
 from memory.adapters.sql.sqlite.members import Ints, MemberCache
 from memory.adapters.sql.sqlite.passing import FilteredRows, Told
 from memory.adapters.sql.sqlite.ranking import Population, by_meaning, by_words, statistics

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from memory.adapters.sql.codec import ID, TAGS_AS_TEXT, Codec, TypeCodec, TypeTable
+from memory.adapters.sql.codec import ID, TAGS_AS_TEXT, Codec, TypeCodec, TypeTable, id_bytes
 from memory.domain.ids import derived_id, is_id
 from memory.ports import lexical
 from memory.ports.collections import Collection
@@ -35,11 +35,6 @@ def fingerprint(key: Key) -> int:
     """Return a 64-bit digest of a key, for a second index on it."""
     text = f"{len(key.tenant)}:{key.tenant}{key.id}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
-
-
-def id_bytes(record_id: str) -> bytes:
-    """Return an id as its column holds it."""
-    return bytes.fromhex(record_id.replace("-", ""))
 
 
 def id_text(stored: bytes) -> str:

@@ -18,15 +18,13 @@ from memory.adapters.sql.several import pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
-from memory.ports.query import Condition, RowType
+from memory.ports.query import RECORDS, Condition
 from memory.ports.record import Role
 from memory.ports.vector_scan import exact_cosines
 
 T = TypeVar("T")
 Told: TypeAlias = tuple[int, Any, Any]
 """The number of a row, its id to sort by, and its vector where meaning ranks."""
-
-_RECORDS = frozenset({RowType.RECORD})
 
 
 class FilteredRows:
@@ -110,7 +108,7 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
     c = table.table.c
     these = c.number.in_(conditions.values("i" * wide))
     return sa.select(c.number, *[c[name] for name in columns]).where(
-        these, conditions.roles_and_types(roles, _RECORDS), conditions.filter(chosen)
+        these, conditions.roles_and_types(roles, RECORDS), conditions.filter(chosen)
     )
 
 

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memory.adapters.sql.sqlite.codec import id_bytes, id_text
+from memory.adapters.sql.codec import id_bytes
+from memory.adapters.sql.sqlite.codec import id_text
 from memory.adapters.sql.sqlite.session import Session
 from memory.domain.time import micros
 from memory.ports.clock import system_clock

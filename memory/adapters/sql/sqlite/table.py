@@ -12,11 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from memory.adapters.sql.bodies import body_indexes
+from memory.adapters.sql.codec import id_bytes
 from memory.adapters.sql.several import LISTED, in_list, pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.sqlite import quarantine
 from memory.adapters.sql.sqlite.bodies import SqliteConditions, SqliteShaper
-from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, fold_derived, id_bytes
+from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, fold_derived
 from memory.adapters.sql.sqlite.config import Thresholds
 from memory.adapters.sql.sqlite.schema import tables_of
 from memory.adapters.sql.sqlite.session import Session

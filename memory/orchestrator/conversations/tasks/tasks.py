@@ -29,7 +29,7 @@ from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Lt, Query, within
-from memory.ports.record import FieldValue, JsonValue, Key, Partition, PendingStep, Record, Stored
+from memory.ports.record import FieldValue, JsonValue, Key, Partition, PendingStep, Record
 from memory.ports.writes import Absent, AtVersion, Delete, Put
 
 UNCLAIM = "unclaim"
@@ -139,7 +139,8 @@ class Tasks:
         claim_key = _claim_key(log.life.tenant, task_id)
 
         async def unclaim(key: Key) -> tuple[PendingStep, ...]:
-            claim = await self._claim_at(claim_key)
+            archive = self._placement.topology.archive
+            claim = await self._placement.read_one("claims.read", archive, CLAIMS, claim_key)
             if not isinstance(claim, Record) or claim.fields.get("task_key") != key.id:
                 return ()
             return (PendingStep(UNCLAIM, UNCLAIM, {"claim": claim_key.id, "version": claim.version}),)
@@ -200,9 +201,6 @@ class Tasks:
         return sorted(saved, key=lambda task: task.created_at)
 
     # -- claims ------------------------------------------------------------------------
-
-    async def _claim_at(self, key: Key) -> Stored | None:
-        return await self._placement.read_one("claims.read", self._placement.topology.archive, CLAIMS, key)
 
     async def claim(self, life: SessionIncarnation, task_id: str, task_key: Key) -> None:
         """Claim a task's id for the session, before the task is put under its key.
