@@ -21,7 +21,6 @@ from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import IdleFor
 from memory.policies.window_exit import ExitedMessages
 from memory.ports.record import Key, PendingStep, Record
-from memory.ports.record import Role as CopyRole
 from memory.ports.writes import Annotate
 from tests.support.mutations import Mutation
 from tests.unit.orchestrator.conversations.talking import begun, opened, user
@@ -49,11 +48,6 @@ async def end(world: World, session_id: str = "s1", *, spoken: bool = True) -> l
         session = await world.engine.conversations.open(TENANT, SessionDraft(session_id), create=False)
         await session.close("ended")
     return (await world.engine.end_session(TENANT, Scope.session(session_id))).waiting
-
-
-async def copies(world: World) -> list[str]:
-    rows = [row for store in dict.fromkeys(world.stores) for row in await world.rows(store, ENTRIES)]
-    return [row.key.id for row in rows if row.role is CopyRole.HOME and row.scope == USER.text]
 
 
 async def advised_on(world: World) -> Entry:
@@ -99,7 +93,7 @@ async def test_what_a_process_leaves_that_dies_behind_an_end_is_done() -> None:
         await session.close("ended")
         assert await compared(world) == []
         assert (await homes(world))[entry.id] == "long"
-        assert len(await copies(world)) == 1
+        assert len(await world.homes_in(USER)) == 1
         await settled(world)
 
 
@@ -114,12 +108,12 @@ async def test_a_copy_is_made_once_and_not_again_where_it_was_deleted() -> None:
     async with World(rules=[KNOWN, ONWARD]) as world:
         waits = await advised_on(world)
         await ended(world, "a")
-        made = await copies(world)
+        made = await world.homes_in(USER)
         assert len(made) == 2
         await world.engine.deletion.delete(TENANT, made[0])
         await advised(world, waits)
         assert await compared(world) == []
-        assert await copies(world) == made[1:]
+        assert await world.homes_in(USER) == made[1:]
         assert (await homes(world))[waits.id] == "long"
         await settled(world)
 
