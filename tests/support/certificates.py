@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 
-def self_signed(folder: Path, host: str = "localhost") -> tuple[Path, Path]:
-    """A certificate made out to the host, and its key, readable by whoever a server
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate made out to `localhost`, and its key, readable by whoever a server
     runs as.
     """
     certificate, key = folder / "cert.pem", folder / "key.pem"
@@ -21,9 +21,9 @@ def self_signed(folder: Path, host: str = "localhost") -> tuple[Path, Path]:
         "-days",
         "2",
         "-subj",
-        f"/CN={host}",
+        "/CN=localhost",
     ]
-    command += ["-addext", f"subjectAltName=DNS:{host}", "-keyout", str(key), "-out", str(certificate)]
+    command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
     for path in (folder, certificate, key):
         path.chmod(0o755)

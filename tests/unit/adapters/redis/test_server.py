@@ -279,8 +279,8 @@ async def test_settings_that_changed_since_opening_are_found_by_a_check(server: 
 # -- expiry ----------------------------------------------------------------------------
 
 
-async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float = 60) -> None:
-    deadline = time.monotonic() + within_seconds
+async def _poll(condition: Callable[[], Awaitable[bool]]) -> None:
+    deadline = time.monotonic() + 60
     while not await condition():
         assert time.monotonic() < deadline, "it did not come about in time"
         await asyncio.sleep(0.02)

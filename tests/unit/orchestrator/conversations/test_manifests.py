@@ -572,7 +572,7 @@ async def end(engine: Engine, session_id: str, told: Told) -> None:
         await session(engine, session_id)
 
 
-async def history(seed: int, acts: int = 40) -> None:
+async def history(seed: int) -> None:
     """Acts of two processes on stores that fail now and then, each at one of its calls;
     in the end all is judged.
     """
@@ -581,7 +581,7 @@ async def history(seed: int, acts: int = 40) -> None:
         engines = [world.engine, await world.another_process()]
         for name in ("s1", "s2"):
             await session(world.engine, name)
-        for number in range(acts):
+        for number in range(40):
             step, fails = drawn.choice((*STEPS, *NUMBERING)), drawn.choice(["fails_before", "fails_after"])
             if drawn.random() < 0.4:
                 getattr(world.mid, fails).add(step)
