@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
+import ssl
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+
+NEEDS_OPENSSL = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="the command 'openssl', which makes the certificate, is not here"
+)
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:
@@ -28,3 +38,17 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     for path in (folder, certificate, key):
         path.chmod(0o755)
     return certificate, key
+
+
+def handshake(certificate: Path) -> Callable[[int], None]:
+    """What fails as long as no server with this certificate speaks TLS on a port."""
+
+    def shakes_hands(port: int) -> None:
+        context = ssl.create_default_context(cafile=str(certificate))
+        with (
+            socket.create_connection(("localhost", port), timeout=2) as bare,
+            context.wrap_socket(bare, server_hostname="localhost"),
+        ):
+            pass
+
+    return shakes_hands

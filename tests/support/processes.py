@@ -51,11 +51,11 @@ class Racers:
             assert process.stdin is not None
             process.stdin.write(json.dumps(told) + "\n")
             process.stdin.flush()
-        return {name: json.loads(_line(process)) for name, process in self._processes.items()}
+        return {name: json.loads(line_of(process)) for name, process in self._processes.items()}
 
     def wait_until_open(self) -> None:
         for process in self._processes.values():
-            assert _line(process) == "open", process.stderr.read() if process.stderr else ""
+            assert line_of(process) == "open", process.stderr.read() if process.stderr else ""
 
     def end(self) -> None:
         for process in self._processes.values():
@@ -78,6 +78,6 @@ def racers(
         made.end()
 
 
-def _line(process: subprocess.Popen[str]) -> str:
+def line_of(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
