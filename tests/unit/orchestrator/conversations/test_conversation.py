@@ -41,30 +41,6 @@ from tests.unit.orchestrator.conversations.talking import (
 from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
 
-async def test_a_new_session_has_its_system_message(world: World) -> None:
-    """B13, B14"""
-    session = await begun(world.engine)
-    info = await session.info()
-    assert (info.message_count, info.compaction_count, info.status, info.version) == (1, 0, "active", 1)
-    assert await window(session) == ["system"]
-    (item,) = (await session.history(HistoryQuery())).items
-    assert (item.message.id, item.message.text, item.number, item.turn) == ("system", SYSTEM.text, 1, 0)
-    assert await session.compactions() == []
-
-
-async def test_a_session_of_an_id_that_is_taken_is_a_conflict(world: World) -> None:
-    """B12"""
-    await begun(world.engine)
-    with pytest.raises(Conflict, match="Session already exists: s1"):
-        await begun(world.engine)
-
-
-async def test_an_unknown_session_is_not_found(world: World) -> None:
-    """B19"""
-    with pytest.raises(NotFound, match="session not found: nobody"):
-        await opened(world.engine, "nobody")
-
-
 async def test_messages_are_read_as_they_were_said_by_this_handle_and_by_others(world: World) -> None:
     session = await begun(world.engine)
     for text in ("u1", "u2"):
@@ -85,18 +61,6 @@ async def test_messages_without_ids_are_given_one_and_are_found_by_it(world: Wor
     assert await told(session) == ["system", first.id]
     other = await opened(await world.another_process())
     assert await other.exclude(first.id, "manual")
-
-
-async def test_a_streamed_answer_is_one_message_however_often_it_is_told(world: World) -> None:
-    """B20, AC-B09"""
-    session = await begun(world.engine)
-    await session.append([user("u1", "u1"), assistant("par", "a1")])
-    await session.append([assistant("full", "a1", usage={"total": 7}, finish_reason="stop")])
-    info = await session.info()
-    assert (info.version, info.message_count) == (3, 3)
-    last = (await session.context()).messages[-1]
-    assert (last.text, last.usage, last.finish_reason) == ("full", {"total": 7}, "stop")
-    assert (await session.history(HistoryQuery())).items[-1].message == last
 
 
 async def test_an_update_that_comes_after_another_message_doubles_nothing(world: World) -> None:
@@ -136,15 +100,6 @@ async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: 
             *[f"m{n}" for n in range(before)],
         ]
         assert (await handle.context()).messages[4].text == "ours"
-
-
-async def test_a_message_may_be_in_the_window_only(world: World) -> None:
-    """B24, AC-B11"""
-    session = await begun(world.engine)
-    await session.append([user("n", "n")], in_history=False)
-    assert await window(session) == ["system", "n"]
-    assert await told(session) == ["system"]
-    assert (await session.info()).message_count == 1
 
 
 async def test_an_update_changes_window_and_history_together(world: World) -> None:
@@ -325,18 +280,6 @@ async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
         assert await told(handle, archived_by=made.id) == ["m1", "m2", "m3", "m4"]
         assert await told(handle, summaries=False) == ["system", *[f"m{n}" for n in range(1, 7)]]
         assert await handle.compactions() == [made]
-
-
-@pytest.mark.parametrize(("keep", "left"), [(-5, []), (100, ["m1", "m2"])])
-async def test_keeping_none_or_more_than_there_are(world: World, keep: int, left: list[str]) -> None:
-    """B34, B41, AC-B19"""
-    session = await begun(world.engine)
-    await session.append([user("m1", "m1"), user("m2", "m2")])
-    made = await session.compact(
-        lambda _: Message(id="sum", role=Role.SYSTEM, content="so far"), keep_last=keep, reason="auto"
-    )
-    assert await window(session) == ["system", "sum", *left]
-    assert made.archived_ids == [m for m in ("m1", "m2") if m not in left]
 
 
 async def test_a_later_compaction_takes_the_earlier_summary_too_and_is_given_it(world: World) -> None:
