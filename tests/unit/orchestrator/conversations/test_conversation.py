@@ -64,7 +64,6 @@ async def test_messages_without_ids_are_given_one_and_are_found_by_it(world: Wor
 
 
 async def test_an_update_that_comes_after_another_message_doubles_nothing(world: World) -> None:
-    """B21, B22"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), calling("c1", message_id="a1"), answer("c1", message_id="t1")])
     await session.append([calling("c1", message_id="a1").model_copy(update={"content": "looking"})])
@@ -103,7 +102,6 @@ async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: 
 
 
 async def test_an_update_changes_window_and_history_together(world: World) -> None:
-    """B26, AC-B13"""
     session = await begun(world.engine)
     await session.append([assistant("a", "a1"), user("u", "u1")])
     before = (await session.info()).version
@@ -119,7 +117,6 @@ async def test_an_update_changes_window_and_history_together(world: World) -> No
 
 
 async def test_what_is_excluded_stays_in_the_history_with_its_reason(world: World) -> None:
-    """B27, B28"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), user("u2", "u2")])
     assert await session.exclude("u1", "invalid_input")
@@ -132,7 +129,6 @@ async def test_what_is_excluded_stays_in_the_history_with_its_reason(world: Worl
 
 
 async def test_what_is_added_again_is_no_longer_excluded_and_stands_where_it_stood(world: World) -> None:
-    """B29, AC-B15"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), user("u2", "u2")])
     await session.exclude("u1", "manual")
@@ -146,7 +142,6 @@ async def test_what_is_added_again_is_no_longer_excluded_and_stands_where_it_sto
 
 
 async def test_clearing_keeps_the_system_message_and_the_history(world: World) -> None:
-    """B30 to B32"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), user("u2", "u2")])
     version = (await session.info()).version
@@ -168,7 +163,6 @@ async def test_what_comes_while_the_window_is_cleared_stays(world: World) -> Non
 
 
 async def test_a_roll_back_takes_what_was_said_since_out_of_the_window(world: World) -> None:
-    """B52"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1")])
     here = await session.checkpoint()
@@ -190,7 +184,6 @@ async def test_a_roll_back_takes_what_was_said_since_out_of_the_window(world: Wo
 
 
 async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: World) -> None:
-    """B22, B53"""
     session = await begun(world.engine)
     await session.append(
         [
@@ -207,7 +200,6 @@ async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: 
 
 
 async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_wins(world: World) -> None:
-    """B53"""
     session = await begun(world.engine)
     await session.append(
         [calling("c1", "c2", message_id="a1"), answer("c1", message_id="t1"), user("go on", "u1")]
@@ -224,7 +216,6 @@ async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_win
 
 
 async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(world: World) -> None:
-    """C17 to C20, B46, B47"""
     session = await begun(world.engine, system=None)
     await session.append(
         [
@@ -252,7 +243,6 @@ async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(wor
 
 
 async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
-    """B34 to B39, AC-B17"""
     session = await begun(world.engine)
     await session.append([user(f"m{n}", f"m{n}") for n in range(1, 7)])
     seen: list[str] = []
@@ -283,7 +273,6 @@ async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
 
 
 async def test_a_later_compaction_takes_the_earlier_summary_too_and_is_given_it(world: World) -> None:
-    """B40, B42"""
     session = await begun(world.engine)
     await session.append([user("m1", "m1"), user("m2", "m2")])
     await session.compact(lambda _: "first", keep_last=1, reason="manual")
@@ -489,7 +478,6 @@ async def test_a_list_knows_of_an_end_though_the_process_died_over_it(world: Wor
 
 
 async def test_lists_are_by_use_by_creation_and_by_what_sessions_say_of_themselves(world: World) -> None:
-    """B15, B16"""
     sessions = world.engine.conversations.sessions
     handles = {}
     for n, who in enumerate(("ada", "ada", "bo")):
@@ -561,7 +549,6 @@ async def test_what_was_said_is_found_unless_it_was_excluded(world: World) -> No
 
 
 async def test_a_search_finds_as_many_as_are_asked_for(world: World) -> None:
-    """D49"""
     session = await begun(world.engine)
     await session.append([user(f"heron {n}", f"u{n}") for n in range(320)])
     assert len(await hits_of(session, "heron", 300)) == 300
@@ -603,7 +590,6 @@ async def test_that_a_list_is_not_told_is_no_reason_to_say_that_nothing_was_stor
 async def test_a_list_tells_what_this_process_has_just_written_and_another_s_after_its_sweep(
     world: World,
 ) -> None:
-    """B15"""
 
     async def listed(engine: Engine) -> list[int]:
         return [
@@ -649,7 +635,6 @@ async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None
 
 
 async def test_pages_of_a_history(world: World) -> None:
-    """B33"""
     session = await begun(world.engine)
     await session.append([user(f"m{n}", f"m{n}") for n in range(2, 12)])
     assert await told(session, first=3, last=5) == ["m3", "m4", "m5"]

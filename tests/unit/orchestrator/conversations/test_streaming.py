@@ -88,7 +88,6 @@ async def test_a_call_without_text_is_a_message(world: World) -> None:
 
 
 async def test_another_message_between_the_pieces_doubles_nothing(world: World) -> None:
-    """B22"""
     session, other = await begun(world.engine), await opened(await world.another_process())
     out = streamed(world, session)
     await out.write("one")
