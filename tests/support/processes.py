@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,20 @@ def finished(processes: Sequence[subprocess.Popen[str]], within: float = 60) -> 
         assert process.returncode == 0, err
         outputs.append(out)
     return outputs
+
+
+def last_before_kill(writer: subprocess.Popen[str], number: int) -> int:
+    """The last number that it printed; it is killed once it has printed this one, and
+    has gone on until it noticed.
+    """
+    last = -1
+    assert writer.stdout is not None
+    for line in writer.stdout:
+        last = int(line)
+        if last == number:
+            writer.send_signal(signal.SIGKILL)
+    assert writer.wait() == -signal.SIGKILL
+    return last
 
 
 class Racers:
