@@ -235,12 +235,12 @@ async def search_word(
         return
     near = _near(run, asked, said, visible, lambda version: word in version.words)
     found = [entry for entry in found if entry.id in wanted or entry.id not in near]
-    _found_are(label, f"{word} in {asked}", found, wanted)
+    _check_found(label, f"{word} in {asked}", found, wanted)
     for entry in found:
         _same_entry(label, entry, wanted[entry.id], run.model.lives[asked.tenant, entry.id])
 
 
-def _found_are(label: str, asked: str, found: Sequence[Entry], wanted: Mapping[str, Version]) -> None:
+def _check_found(label: str, asked: str, found: Sequence[Entry], wanted: Mapping[str, Version]) -> None:
     """Just the wanted entries are found, each once."""
     there = {entry.id for entry in found}
     if there == wanted.keys() and len(found) == len(wanted):
@@ -318,7 +318,7 @@ async def search_topic(
     if (since := run.unseen_since(worker, said.begun)) is not None:
         there = {entry.id for entry in found}
         wanted = {i: version for i, version in wanted.items() if i in there or version.stored[1] < since}
-    _found_are("search by meaning" + _of(asked), f"{topic} in {asked}", found, wanted)
+    _check_found("search by meaning" + _of(asked), f"{topic} in {asked}", found, wanted)
 
 
 def same_entries(

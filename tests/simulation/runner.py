@@ -190,7 +190,7 @@ class _Adding(Protocol):
 S = TypeVar("S", bound=_Adding)
 
 
-def summed(some: Callable[[Sequence[int]], S], total: S, seeds: Sequence[int], jobs: int) -> Iterator[S]:
+def sum_up(some: Callable[[Sequence[int]], S], total: S, seeds: Sequence[int], jobs: int) -> Iterator[S]:
     """What `some` seeds have come to so far, again and again, on several processes."""
     chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
     with ExitStack() as stack:

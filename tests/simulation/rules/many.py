@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.simulation.faults import Coverage
 from tests.simulation.rules.run import AIMED, Run, run_rules
 from tests.simulation.rules.told import Call
-from tests.simulation.runner import Failure, silence, summed
+from tests.simulation.runner import Failure, silence, sum_up
 from tests.support.repeatable import repeatable
 
 
@@ -73,4 +73,4 @@ def _said(call: Call) -> str:
 
 def many(seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Summary]:
     """What these seeds have come to so far, again and again."""
-    return summed(some, Summary(), seeds, jobs)
+    return sum_up(some, Summary(), seeds, jobs)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from tests.simulation.faults import Coverage, Fault
-from tests.simulation.runner import Failure, silence, summed
+from tests.simulation.runner import Failure, silence, sum_up
 from tests.simulation.sessions.mutations import MUTATIONS
 from tests.simulation.sessions.run import Run, run_sessions
 from tests.simulation.steps import session_pairs
@@ -62,7 +62,7 @@ def some(seeds: Sequence[int]) -> Summary:
 
 def many(seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Summary]:
     """What these seeds have come to so far, again and again."""
-    return summed(some, Summary(), seeds, jobs)
+    return sum_up(some, Summary(), seeds, jobs)
 
 
 def mutated(name: str) -> AbstractContextManager[None]:

@@ -46,7 +46,7 @@ async def test_a_writer_clears_the_cache_and_reads_its_own_write(cached: World) 
     assert await cached.seen(entry) == []
 
 
-async def _stale(cached: World) -> Entry:
+async def _stale_entry(cached: World) -> Entry:
     """An entry that was edited while its writer could not reach the cache."""
     entry = await cached.write()
     await cached.get(entry)
@@ -57,7 +57,7 @@ async def _stale(cached: World) -> Entry:
 
 
 async def test_a_copy_older_than_its_time_is_a_miss(cached: World) -> None:
-    entry = await _stale(cached)
+    entry = await _stale_entry(cached)
     other = cached.another_engine()
     await other.open()
     stale = await other.entries.get(TENANT, entry.id)
@@ -80,7 +80,7 @@ async def test_a_stale_copy_never_misleads_a_writer(cached: World) -> None:
 
 
 async def test_a_copy_from_before_a_restart_is_a_miss(cached: World) -> None:
-    entry = await _stale(cached)
+    entry = await _stale_entry(cached)
     cached.short.restart(keep=True)  # rolled back to what it held
     fresh = await cached.get(entry)
     assert fresh is not None

@@ -211,7 +211,7 @@ async def test_a_promotion_that_took_longer_than_a_marks_life_returns_the_first(
     assert await world.stands(first[0]) == ["-", "mark", "home"]
 
 
-async def _copied_by_who_died(world: World) -> Entry:
+async def _source_of_unconfirmed_copy(world: World) -> Entry:
     """An entry of which a process made a copy that it did not live to confirm."""
     source = await world.write()
     world.mid.fails_before.add("owed.settle")
@@ -223,7 +223,7 @@ async def _copied_by_who_died(world: World) -> Entry:
 
 async def test_a_copy_that_was_not_confirmed_before_its_source_was_deleted_is_no_answer(world: World) -> None:
     """The sweep deletes such a copy: a repeated promotion must not acknowledge it."""
-    source = await _copied_by_who_died(world)
+    source = await _source_of_unconfirmed_copy(world)
     await world.delete(source)
     for _ in range(2):
         with pytest.raises(NotFound, match=source.id):
@@ -238,7 +238,7 @@ async def test_a_sweep_undoes_a_copy_only_if_its_source_says_something_else(
     world: World, changes: dict[str, Any] | None, left: list[str]
 ) -> None:
     """The process that copied it died. The source was retired or edited since."""
-    source = await _copied_by_who_died(world)
+    source = await _source_of_unconfirmed_copy(world)
     if changes is None:
         await world.engine.entries.invalidate(TENANT, source.id, None)
     else:
@@ -254,7 +254,7 @@ async def test_an_edit_of_a_copy_that_is_not_confirmed_outlives_edits_of_its_sou
     """The process that copied it died. The deletion of the source takes the copy, so
     that no edit of it is acknowledged any more.
     """
-    source = await _copied_by_who_died(world)
+    source = await _source_of_unconfirmed_copy(world)
     await (world.delete(source) if is_deleted else world.update(source, content="other text"))
     [copy] = await world.engine.browser.browse(EntryQuery(TENANT, (USER,)))
     with pytest.raises(NotFound) if is_deleted else nullcontext():

@@ -133,7 +133,7 @@ async def judge_read_only(store: Store, before: list[tuple[str, float]]) -> None
         await store.apply([put(record(1_000), collection=GROWN)])
 
 
-def opened_in_processes(kind: type[Store], url: str, count: int, *wide: str) -> list[str]:
+def open_in_processes(kind: type[Store], url: str, count: int, *wide: str) -> list[str]:
     """What so many processes say that open the store at once."""
     return finished([started(_OPEN, kind.__module__, kind.__name__, url, *wide) for _ in range(count)])
 
@@ -141,7 +141,7 @@ def opened_in_processes(kind: type[Store], url: str, count: int, *wide: str) -> 
 async def processes_at_once_add_fields_once(store: Store, late: Store, url: str) -> None:
     """`late` is another store on the same URL, not open yet."""
     before = await fill(store)
-    assert opened_in_processes(type(late), url, 4, "wide") == ["True\n"] * 4
+    assert open_in_processes(type(late), url, 4, "wide") == ["True\n"] * 4
     await late.open(WIDE)
     await judge(late, before)
     assert (await fetch_record(store, 1_000)).fields["type"] == "fact", (

@@ -77,7 +77,7 @@ async def told(conversation: Conversation, **asked: Any) -> list[str]:
     return [str(item.message.id) for item in (await conversation.history(HistoryQuery(**asked))).items]
 
 
-async def taught(world: World, scope: Scope = USER) -> list[str]:
+async def list_derived(world: World, scope: Scope = USER) -> list[str]:
     """The entries that were made of what left windows."""
     return sorted(await world.browse(scope))
 

@@ -22,7 +22,14 @@ from memory.policies.context import ContextRequest
 from memory.policies.list_compaction import CompactionSettings
 from memory.policies.quotas import Quota
 from memory.policies.window_exit import ExitedMessages
-from tests.unit.orchestrator.conversations.talking import begun, opened, process_of, taught, user, window
+from tests.unit.orchestrator.conversations.talking import (
+    begun,
+    list_derived,
+    opened,
+    process_of,
+    user,
+    window,
+)
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, World
 
 
@@ -60,10 +67,10 @@ async def swept(engine: Engine) -> Any:
 async def test_without_the_callback_what_is_owed_waits_for_a_process_that_has_it(world: World) -> None:
     await ended(await process_of(world, "elsewhere"), "tea", "milk")
     report = await swept(world.engine)
-    assert (report.pending_steps, report.stays, await taught(world)) == (1, (), [])
+    assert (report.pending_steps, report.stays, await list_derived(world)) == (1, (), [])
     assert await world.engine.maintenance.count_pending() == 1
     await swept(await process_of(world, Distiller()))
-    assert await taught(world) == ["milk (1)", "tea (1)"]
+    assert await list_derived(world) == ["milk (1)", "tea (1)"]
     assert await world.engine.maintenance.count_pending() == 0
 
 
@@ -94,7 +101,7 @@ async def test_of_one_event_the_entries_of_one_answer_exist_each_once(
     for _ in range(2):
         world.clock.advance(DAY)
         await swept(await process_of(world, distil))
-    made = await taught(world)
+    made = await list_derived(world)
     assert [text.split()[0] for text in made] == ["honey", "milk", "tea"]
     assert len({text.split()[1] for text in made}) == 1
     assert await world.engine.maintenance.count_pending() == 0
@@ -111,7 +118,7 @@ async def test_two_processes_that_ask_at_once_make_the_entries_of_one_answer(wor
 
     world.mid.before["onward.note"] = other_first
     left = await (await opened(one)).handle_window_exit()
-    assert await taught(world) == ["milk", "tea"]
+    assert await list_derived(world) == ["milk", "tea"]
     assert left.entries == []
 
 
@@ -123,7 +130,7 @@ async def test_a_fact_deleted_before_it_was_known_to_be_made_is_not_made_again(w
     world.heal()
     await engine.deletion.delete(TENANT, made[0])
     await swept(await process_of(world, Distiller()))
-    assert await taught(world) == ["milk (1)"]
+    assert await list_derived(world) == ["milk (1)"]
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -137,7 +144,7 @@ async def test_a_session_deleted_meanwhile_teaches_nothing(world: World, step: s
     await (await opened(engine)).handle_window_exit()
     world.clock.advance(timedelta(minutes=5))
     await swept(deleting)
-    assert await taught(world) == []
+    assert await list_derived(world) == []
     assert await deleting.maintenance.count_pending() == 0
 
 
@@ -160,7 +167,7 @@ async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_swe
     world.heal()
     world.clock.advance(timedelta(minutes=5))
     await swept(deleting)
-    assert await taught(world) == []
+    assert await list_derived(world) == []
 
 
 @pytest.mark.parametrize("step", ["derived.find", "delete.home", "erase.end"])
@@ -168,7 +175,7 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
     world: World, step: str
 ) -> None:
     """It has erased the entries of the session's scope when it dies over its
-    conversation, or over what that taught.
+    conversation, or over what that list_derived.
     """
     engine = await process_of(world, Distiller())
     await ended(engine, "old")
@@ -187,7 +194,7 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
     await ended(engine, "new")
     await (await opened(engine)).handle_window_exit()
     await swept(await process_of(world, None))
-    assert await taught(world) == ["new (2)"]
+    assert await list_derived(world) == ["new (2)"]
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -229,13 +236,13 @@ async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ev
     assert (report.expired, report.pending_steps) == (1, 2)
     await asyncio.sleep(0)
     assert (await engine.maintenance.sweep()).pending_steps == 2
-    assert (len(asked), await taught(world)) == (1, [])
+    assert (len(asked), await list_derived(world)) == (1, [])
     closing = asyncio.create_task(engine.close())
     await asyncio.sleep(0)
     answers.set()
     await closing
     await world.engine.open()
-    assert (sorted(asked), await taught(world)) == (["s1", "s2"], ["tea of s1", "tea of s2"])
+    assert (sorted(asked), await list_derived(world)) == (["s1", "s2"], ["tea of s1", "tea of s2"])
     assert await world.engine.maintenance.count_pending() == 0
 
 
@@ -312,9 +319,9 @@ async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_
     await ended(engine, "harmless", "secret", "well")
     getattr(world.mid, at)["onward.home"] = lambda: counted(stored)
     await (await opened(engine)).handle_window_exit()
-    assert "secret 1" not in await taught(world)
+    assert "secret 1" not in await list_derived(world)
     await swept(engine)
-    assert await taught(world) == ["harmless 2", "well 2"]
+    assert await list_derived(world) == ["harmless 2", "well 2"]
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -334,7 +341,7 @@ async def test_who_dies_while_the_message_of_an_entry_is_erased_leaves_it_to_a_s
     world.heal()
     world.clock.advance(timedelta(minutes=5))
     await swept(erasing)
-    assert await taught(world) == []
+    assert await list_derived(world) == []
 
 
 async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one_beside_them(
@@ -356,7 +363,7 @@ async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one
     world.heal()
     world.clock.advance(timedelta(minutes=5))
     await swept(await process_of(world, None))
-    assert await taught(world) == ["harmless (1)"]
+    assert await list_derived(world) == ["harmless (1)"]
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -370,7 +377,7 @@ async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world:
     await session.resume()
     await session.close("ended")
     assert (await session.handle_window_exit()).entries == []
-    assert await taught(world) == ["green tea"]
+    assert await list_derived(world) == ["green tea"]
 
 
 @pytest.mark.parametrize("when", ["made", "noted", "being asked", "not asked yet"])
@@ -400,16 +407,16 @@ async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_to
     await swept(other)
     world.heal()
     if when == "made":
-        assert await taught(world) == ["harmless", "secret"]
+        assert await list_derived(world) == ["harmless", "secret"]
     if when != "being asked":
         await erase()
     last = await process_of(world, distil)
     world.clock.advance(DAY)
     await swept(last)
-    assert "secret" not in await taught(world)
+    assert "secret" not in await list_derived(world)
     assert told[1:] == [["harmless"]] * len(told[1:]) if when != "not asked yet" else told == [["harmless"]]
     if when != "made":
-        assert await taught(world) == ["harmless"]
+        assert await list_derived(world) == ["harmless"]
 
 
 @pytest.mark.parametrize("erased", ["secret", "summary"])
@@ -458,7 +465,7 @@ async def test_what_a_replacement_drops_goes_onward_once_whatever_fails_on_the_w
     for _ in range(2):
         world.clock.advance(DAY)
         await swept(await process_of(world, distil))
-    made = await taught(world)
+    made = await list_derived(world)
     assert [text.split()[0] for text in made] == ["milk", "tea"]
     assert len({text.split()[1] for text in made}) == 1
     assert await window(await opened(engine)) == ["honey", "salt"]
@@ -472,7 +479,7 @@ async def test_a_replacement_that_is_repeated_or_changes_nothing_owes_nothing_mo
         await session.replace([user("milk", "milk")])
         await session.replace([user("milk, hot", "milk")])
     await swept(await process_of(world, distil))
-    assert (distil.calls, await taught(world)) == (1, ["tea (1)"])
+    assert (distil.calls, await list_derived(world)) == (1, ["tea (1)"])
     assert await window(session) == ["milk"]
 
 
@@ -493,7 +500,7 @@ async def test_what_a_policy_drops_without_a_summary_goes_onward(world: World) -
     )
     assert await window(session) == ["m1", "m3"]
     await swept(await process_of(world, Distiller()))
-    assert await taught(world, SESSION) == ["tea is drunk at four (1)"]
+    assert await list_derived(world, SESSION) == ["tea is drunk at four (1)"]
 
 
 @pytest.mark.parametrize("first", ["told", "comes back"])
@@ -549,7 +556,7 @@ async def test_what_somebody_takes_out_by_hand_goes_nowhere(world: World) -> Non
     await session.append([user("rolled back", "rolled back")])
     assert (await session.roll_back(checkpoint, "undone"), await session.clear()) == (1, 1)
     await swept(engine)
-    assert await taught(world) == ["cut (1)"]
+    assert await list_derived(world) == ["cut (1)"]
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -574,11 +581,11 @@ async def test_an_erased_message_that_was_cut_off_goes_nowhere_and_takes_what_wa
             world.mid.fails_before.add("onward.home")
         await swept(await process_of(world, distil))
         world.heal()
-        assert ("secret (1)" in await taught(world)) is (when == "made")
+        assert ("secret (1)" in await list_derived(world)) is (when == "made")
     assert await engine.conversations.redaction.erase((await opened(engine)).log, "secret")
     world.clock.advance(DAY)
     await swept(await process_of(world, distil))
-    assert await taught(world) == left
+    assert await list_derived(world) == left
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -587,7 +594,7 @@ async def test_a_session_deleted_before_its_cut_was_told_teaches_nothing(world: 
     await cut(engine, "secret", "kept")
     assert await engine.conversations.sessions.delete(TENANT, "s1")
     await swept(await process_of(world, Distiller()))
-    assert await taught(world) == []
+    assert await list_derived(world) == []
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -611,10 +618,10 @@ async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_as
         "quota 'q': scope 'user:ada' holds 2 of at most 3 entries, and this would add 2"
     ]
     assert (await swept(engine)).pending_steps == 1
-    assert await taught(world) == ["entry 0", "entry 1"]
+    assert await list_derived(world) == ["entry 0", "entry 1"]
     await engine.deletion.delete(TENANT, entries[0].id)
     await swept(engine)
-    assert (distil.calls, await taught(world)) == (1, ["entry 1", "milk (1)", "tea (1)"])
+    assert (distil.calls, await list_derived(world)) == (1, ["entry 1", "milk (1)", "tea (1)"])
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -633,5 +640,5 @@ async def test_what_goes_onward_has_others_go_where_a_quota_evicts(world: World)
         )
     await ended(engine, "tea", "milk")
     assert len((await (await opened(engine)).handle_window_exit()).entries) == 2
-    assert await taught(world) == ["entry 2", "milk (1)", "tea (1)"]
+    assert await list_derived(world) == ["entry 2", "milk (1)", "tea (1)"]
     assert engine.quotas.evicted == {(TENANT, "q"): 2}

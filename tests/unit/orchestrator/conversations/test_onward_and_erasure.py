@@ -12,7 +12,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.policies.entry_query import EntryQuery
 from memory.policies.window_exit import ExitedMessages
-from tests.unit.orchestrator.conversations.talking import opened, process_of, taught, user
+from tests.unit.orchestrator.conversations.talking import list_derived, opened, process_of, user
 from tests.unit.orchestrator.world import DAY, TENANT, USER, World
 
 
@@ -57,7 +57,7 @@ async def test_the_rest_of_a_compaction_goes_onward_when_one_of_its_messages_was
     await session.compact(words, keep_last=0, reason="manual")
     await erase(waiting, "secret")
     await swept(world)
-    assert await taught(world) == ["tea milk"]
+    assert await list_derived(world) == ["tea milk"]
 
 
 async def test_what_was_being_stored_of_an_erased_message_goes_and_is_made_anew_without_it(
@@ -71,7 +71,7 @@ async def test_what_was_being_stored_of_an_erased_message_goes_and_is_made_anew_
     )  # the answer is written down, and none of its entries stands yet
     await session.handle_window_exit()
     await swept(world, of_each)
-    assert await taught(world) == ["milk", "tea"]
+    assert await list_derived(world) == ["milk", "tea"]
 
 
 async def test_who_dies_before_it_has_looked_again_leaves_that_to_a_sweep(world: World) -> None:
@@ -87,7 +87,7 @@ async def test_who_dies_before_it_has_looked_again_leaves_that_to_a_sweep(world:
     await session.handle_window_exit()
     world.heal()
     await swept(world, of_each)
-    assert await taught(world) == ["tea"]
+    assert await list_derived(world) == ["tea"]
 
 
 async def test_an_answer_that_was_given_without_the_erased_message_is_not_asked_for_again(
@@ -106,7 +106,7 @@ async def test_an_answer_that_was_given_without_the_erased_message_is_not_asked_
     world.mid.before["onward.home"] = lambda: erase(other, "secret")
     await session.handle_window_exit()
     await swept(world, noted)
-    assert (await taught(world), asked) == (["tea"], [["tea"]])
+    assert (await list_derived(world), asked) == (["tea"], [["tea"]])
 
 
 async def test_what_was_made_of_a_summary_goes_with_each_message_that_the_summary_stands_for(
@@ -122,9 +122,9 @@ async def test_what_was_made_of_a_summary_goes_with_each_message_that_the_summar
     await session.append([user("tea", "tea")])
     await session.compact(words, keep_last=0, reason="manual")
     await session.handle_window_exit()
-    assert await taught(world) == ["secret", "tea secret tea"]
+    assert await list_derived(world) == ["secret", "tea secret tea"]
     await erase(engine, "secret")
-    assert await taught(world) == []
+    assert await list_derived(world) == []
 
 
 async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary_is_erased(
@@ -136,7 +136,7 @@ async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary
     await session.append([user("tea", "tea")])
     await session.close("ended")
     await session.handle_window_exit()
-    assert await taught(world) == ["secret secret", "tea"]
+    assert await list_derived(world) == ["secret secret", "tea"]
     (made,) = [
         entry for entry in await engine.browser.browse(EntryQuery(TENANT, (USER,))) if entry.content == "tea"
     ]
@@ -145,12 +145,12 @@ async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary
     )
     assert [item.message.text for item in sources] == ["tea"]
     await erase(engine, "secret")
-    assert await taught(world) == ["tea"]
+    assert await list_derived(world) == ["tea"]
 
 
 async def test_a_deletion_that_comes_to_take_a_later_life_of_the_session_unlearns_that(world: World) -> None:
     """It was begun in the former life, and slept for long: that life was deleted by
-    another, and the next one has taught something.
+    another, and the next one has list_derived something.
     """
     engine, sleeping = await process_of(world, of_all), await process_of(world, None)
     await said(engine, "old")
@@ -160,13 +160,13 @@ async def test_a_deletion_that_comes_to_take_a_later_life_of_the_session_unlearn
         session = await said(engine, "new")
         await session.close("ended")
         await session.handle_window_exit()
-        assert await taught(world) == ["new"]
+        assert await list_derived(world) == ["new"]
 
     world.mid.before["erase.begin"] = meanwhile
     assert await sleeping.conversations.sessions.delete(TENANT, "s1")
     assert await sleeping.conversations.find(TENANT, "s1") is None
     await swept(world)
-    assert await taught(world) == []
+    assert await list_derived(world) == []
 
 
 async def test_who_asks_for_a_session_while_it_is_asked_beside_a_sweep_disturbs_nobody(world: World) -> None:
@@ -187,4 +187,4 @@ async def test_who_asks_for_a_session_while_it_is_asked_beside_a_sweep_disturbs_
     asking = engine.conversations.window_exit._asking
     assert asking is not None
     assert asking.exception() is None
-    assert await taught(world) == ["tea"]
+    assert await list_derived(world) == ["tea"]

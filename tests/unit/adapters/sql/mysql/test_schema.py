@@ -26,7 +26,7 @@ from tests.unit.adapters.sql.growing import (
     an_open_store_goes_on_with_every_kind_of_call,
     fill,
     judge,
-    opened_in_processes,
+    open_in_processes,
     processes_at_once_add_fields_once,
 )
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
@@ -129,7 +129,7 @@ async def test_the_registry_is_what_is_declared(store: MySqlStore, raw: Raw) -> 
 
 
 async def test_processes_open_an_empty_database_at_once(server: MySqlServer, database: str) -> None:
-    lines = opened_in_processes(MySqlStore, server.url(database), drawn(8, 3))
+    lines = open_in_processes(MySqlStore, server.url(database), drawn(8, 3))
     assert all(line.startswith("True") for line in lines), lines
 
 

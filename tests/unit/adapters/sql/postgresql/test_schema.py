@@ -25,7 +25,7 @@ from tests.unit.adapters.sql.growing import (
     an_open_store_goes_on_with_every_kind_of_call,
     fill,
     judge,
-    opened_in_processes,
+    open_in_processes,
     processes_at_once_add_fields_once,
 )
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw, backend
@@ -81,7 +81,7 @@ async def test_the_registry_is_what_is_declared(store: PostgresStore, raw: Raw) 
 
 
 async def test_processes_open_an_empty_database_at_once(server: Postgres, schema: str, raw: Raw) -> None:
-    lines = opened_in_processes(PostgresStore, server.url(schema), drawn(8, 3))
+    lines = open_in_processes(PostgresStore, server.url(schema), drawn(8, 3))
     assert all(line.startswith("True") for line in lines)
     await raw("DROP SCHEMA {s} CASCADE")
 

@@ -22,7 +22,7 @@ from tests.unit.adapters.sql.growing import (
     an_open_store_goes_on_with_every_kind_of_call,
     fill,
     judge,
-    opened_in_processes,
+    open_in_processes,
     processes_at_once_add_fields_once,
 )
 from tests.unit.adapters.sql.sqlite.helping import opened, raw
@@ -107,7 +107,7 @@ async def test_a_file_tells_what_its_tables_were_made_for(store: SqliteStore, fi
 
 @pytest.mark.thorough
 def test_processes_open_a_new_file_at_once(file: Path) -> None:
-    assert opened_in_processes(SqliteStore, f"sqlite:///{file}", PROCESSES) == ["True\n"] * PROCESSES
+    assert open_in_processes(SqliteStore, f"sqlite:///{file}", PROCESSES) == ["True\n"] * PROCESSES
 
 
 @pytest.mark.thorough
