@@ -173,7 +173,17 @@ async def plain(clock: Clock) -> AsyncIterator[Memory]:
     """For what is refused before any store is touched, and so is the same over all of
     them.
     """
-    async with Memory(
-        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock
-    ) as opened:
+    async with _empty(clock) as opened:
         yield opened
+
+
+@pytest.fixture
+async def other(clock: Clock) -> AsyncIterator[Memory]:
+    """An empty memory of its own, of the same tenant."""
+    async with _empty(clock) as opened:
+        yield opened
+
+
+def _empty(clock: Clock) -> Memory:
+    tiers = dict.fromkeys(("short", "mid", "long"), "memory://")
+    return Memory({"tiers": tiers, "embedder": "none"}, clock=clock)

@@ -5,7 +5,7 @@ stores.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -58,6 +58,15 @@ class Clock:
 
 def contents(entries: Iterable[Entry]) -> list[str]:
     return [entry.content for entry in entries]
+
+
+def elsewhere(memory: Memory, config: dict[str, Any], clock: Clock) -> AbstractAsyncContextManager[Memory]:
+    """As another process has it, where the stores may be opened twice."""
+    return (
+        nullcontext(memory)
+        if any(kind in str(config) for kind in ("memory://", "edge"))
+        else Memory(config, clock=clock)
+    )
 
 
 def stores_of(memory: Memory) -> tuple[Store, ...]:

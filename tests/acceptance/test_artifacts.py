@@ -17,7 +17,7 @@ from memory.formats import export_messages
 from memory.orchestrator.storage.topology import leaves_of
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import HOUR, Clock
-from tests.acceptance.test_sessions import assistant, user, window
+from tests.acceptance.talking import assistant, user, window
 from tests.unit.orchestrator.conversations.large import everything, large, unsound
 
 IMAGE = b64encode(bytes(range(256)) * 3_000).decode()
@@ -25,15 +25,6 @@ IMAGE = b64encode(bytes(range(256)) * 3_000).decode()
 
 
 config = keeping_bytes("redis-only")
-
-
-@pytest.fixture
-async def other(clock: Clock) -> AsyncIterator[Memory]:
-    """An empty memory of its own, of the same tenant."""
-    async with Memory(
-        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock
-    ) as opened:
-        yield opened
 
 
 @pytest.fixture(autouse=True)

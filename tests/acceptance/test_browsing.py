@@ -16,17 +16,17 @@ from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, Clock, contents
 
 
-async def _pages(memory: Memory, scope: Any = USER, **asked: Any) -> AsyncIterator[EntryPage]:
+async def _pages(memory: Memory, **asked: Any) -> AsyncIterator[EntryPage]:
     """One page after the other, until there is no cursor."""
-    page = await memory.retrieve(scope, **asked)
+    page = await memory.retrieve(USER, **asked)
     yield page
     while page.cursor is not None:
-        page = await memory.retrieve(scope, cursor=page.cursor, **asked)
+        page = await memory.retrieve(USER, cursor=page.cursor, **asked)
         yield page
 
 
-async def _paged(memory: Memory, scope: Any = USER, **asked: Any) -> list[str]:
-    return [content async for page in _pages(memory, scope, **asked) for content in contents(page)]
+async def _paged(memory: Memory, **asked: Any) -> list[str]:
+    return [content async for page in _pages(memory, **asked) for content in contents(page)]
 
 
 async def _tied(memory: Memory, count: int, **more: Any) -> list[str]:

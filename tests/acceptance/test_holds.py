@@ -5,7 +5,6 @@ until it is released.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -22,7 +21,8 @@ from memory import (
     Scope,
 )
 from memory.facade.runtime.access import engine_of
-from tests.acceptance.support import DAY, HOUR, USER, Clock, left_in
+from tests.acceptance.support import DAY, HOUR, USER, Clock, elsewhere, left_in
+from tests.acceptance.talking import user
 
 Place = Callable[[Memory, Entry], Awaitable[object]]
 
@@ -40,33 +40,20 @@ OVER: dict[str, Place] = {
 }
 
 
-def _elsewhere(memory: Memory, config: dict[str, Any], clock: Clock) -> AbstractAsyncContextManager[Memory]:
-    """As another process has it, where the stores may be opened twice."""
-    return (
-        nullcontext(memory)
-        if any(kind in str(config) for kind in ("memory://", "edge"))
-        else Memory(config, clock=clock)
-    )
-
-
 def texts_of(left: ExitedMessages) -> list[str]:
     return [message.text for message in left.messages]
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text, "id": text}
 
 
 @pytest.mark.parametrize("over", OVER, ids=lambda name: name.replace(" ", "-"))
 async def test_what_is_held_is_deleted_by_nobody_until_it_is_released(
     memory: Memory, config: dict[str, Any], clock: Clock, over: str
 ) -> None:
-    await memory.session("s1", user="ada").append(user("u1"))
+    await memory.session("s1", user="ada").append(user("u1", "u1"))
     held = await memory.write("evidence", scope="session:s1", expires_at=clock.moment + HOUR)
     free = await memory.write("of another", scope="user:bob", expires_at=clock.moment + HOUR)
     await memory.update(held.id, content="evidence, edited")
     await OVER[over](memory, held)
-    async with _elsewhere(memory, config, clock) as other:
+    async with elsewhere(memory, config, clock) as other:
         for deletion in (
             lambda: other.delete(held.id),
             lambda: other.admin.erase("session:s1"),
@@ -98,7 +85,7 @@ async def test_a_session_that_is_held_keeps_what_was_said_in_it_also_when_it_has
     memory: Memory, clock: Clock
 ) -> None:
     session = memory.session("s1", user="ada", expires_at=HOUR)
-    await session.append([user("u1"), user("u2")])
+    await session.append([user("u1", "u1"), user("u2", "u2")])
     await memory.admin.legal_holds.add("case", reason="r", user="ada")
     with pytest.raises(LegalHoldActive):
         await session.erase("u1")
@@ -119,7 +106,7 @@ async def test_all_that_a_held_session_has_stays_its_tasks_runs_messages_and_lar
 ) -> None:
     session = memory.session("s1", user="ada", expires_at=DAY)
     large = "a picture " * 10_000
-    await session.append([user("u1"), {"role": "user", "content": large, "id": "large"}])
+    await session.append([user("u1", "u1"), user(large, "large")])
     await session.tasks.save("t1", title="evidence")
     await session.runs.save("r1", child_id="s2")
     await memory.admin.legal_holds.add("case", reason="r", **over)
@@ -165,24 +152,24 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(
     memory: Memory, over: dict[str, Any]
 ) -> None:
     session = memory.session("s1", user="ada", system="be kind", title="evidence", metadata={"a": 1})
-    await session.append([user("u1"), {"role": "user", "content": "window only", "id": "u2"}])
+    await session.append([user("u1", "u1"), user("window only", "u2")])
     await session.tasks.save("t1", title="evidence", result="found", metadata={"a": 1})
     await session.runs.save("r1", child_id="s2", metadata={"a": 1})
     provider = BufferProvider(memory, user="ada")
-    await provider.write([user("u3")], "s")
+    await provider.write([user("u3", "u3")], "s")
     stream = session.stream(message_id="streamed")
     async with stream as out:
         await out.write("it ")
         await memory.admin.legal_holds.add("case", reason="r", **over)
         if over != {"scope": "session:s1"}:
             with pytest.raises(LegalHoldActive):
-                await provider.write([{"role": "user", "content": "another", "id": "u3"}], "s")
+                await provider.write([user("another", "u3")], "s")
         before = [line async for line in memory.admin.export()]
         for overwriting in (
             lambda: session.update("u1", content="another"),
             lambda: session.update("u1", metadata={"b": 1}),
-            lambda: session.append([user("new"), {"role": "user", "content": "another", "id": "u2"}]),
-            lambda: session.replace([{"role": "user", "content": "another", "id": "u1"}]),
+            lambda: session.append([user("new", "new"), user("another", "u2")]),
+            lambda: session.replace([user("another", "u1")]),
             lambda: session.update("streamed", content="another"),
             lambda: session.update("system", content="be rude"),
             lambda: memory.sessions.update("s1", system="be rude"),
@@ -203,7 +190,11 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(
         assert [text for line in more if "another" in (text := str(line)) or "new" in text] == []
         await out.write("goes on")
     await session.append(
-        [user("more"), user("u1"), {"role": "user", "content": "window only, and more of it", "id": "u2"}]
+        [
+            user("more", "more"),
+            user("u1", "u1"),
+            user("window only, and more of it", "u2"),
+        ]
     )
     await session.update("u1", content="u1")
     await session.tasks.save("t1", title="evidence", status="completed", result="found", metadata={"a": 1})
@@ -217,7 +208,7 @@ async def test_nothing_that_keeps_no_versions_is_overwritten_under_a_hold(
 
 async def test_the_erasure_of_a_user_leaves_what_is_held_and_says_so(memory: Memory) -> None:
     for name in ("s1", "s2"):
-        await memory.session(name, user="ada").append(user(f"hello of {name}"))
+        await memory.session(name, user="ada").append(user(f"hello of {name}", f"hello of {name}"))
     await memory.session("s3", user="bob").append(
         {"role": "user", "content": "hers", "name": "ada", "id": "m1"}
     )
@@ -272,7 +263,7 @@ async def test_the_erasure_of_a_user_names_held_facts_of_erased_messages(
 ) -> None:
     async with Memory(config, clock=clock, on_window_exit=texts_of) as memory:
         session = memory.session("s1", user="bob")
-        await session.append([{**user(text), "name": "ada"} for text in ("I like tea", "And rum")])
+        await session.append([user(text, text) | {"name": "ada"} for text in ("I like tea", "And rum")])
         await session.end()
         facts = {one.content: one for one in await memory.retrieve("user:bob")}
         fact = facts["I like tea"]

@@ -12,6 +12,7 @@ import pytest
 
 from memory import Memory, MemoryManager, Message, NamedStore
 from memory.agents.manager import EveryNTurns, EveryTurn, Extraction
+from tests.acceptance.talking import user
 
 SELDOM = Extraction(EveryNTurns(1_000))
 
@@ -41,10 +42,6 @@ def model(prompt: Any) -> str:
             if line.startswith("user: ")
         ]
     )
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
 
 
 async def contents(memory: Memory, scope: str) -> list[str]:

@@ -31,6 +31,7 @@ from memory import (
     SummarizingProvider,
     VersionConflict,
 )
+from tests.acceptance.talking import assistant, user
 
 WRITERS, MANY, TURNS = 8, 16, 3
 PROVIDERS: dict[str, Callable[[Memory], Any]] = {
@@ -48,14 +49,6 @@ ALL = {name: kind for name, kind in PROVIDERS.items() if name != "semantic"} | {
 }
 
 
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def answer(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
-
-
 def said_by(writers: int, turns: int = TURNS) -> set[str]:
     return {f"{writer}{kind}{turn}" for writer in range(writers) for turn in range(turns) for kind in "qr"}
 
@@ -63,13 +56,13 @@ def said_by(writers: int, turns: int = TURNS) -> set[str]:
 async def take_turns(provider: Any, writer: int, turns: int = TURNS) -> None:
     for turn in range(turns):
         async with provider.turn(f"{writer}q{turn}", "s") as run:
-            run.add(answer(f"{writer}r{turn}"))
+            run.add(assistant(f"{writer}r{turn}"))
 
 
 async def hand_back_lists(provider: Any, writer: int, turns: int = TURNS) -> None:
     for turn in range(turns):
         await provider.write(
-            [*await provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s"
+            [*await provider.read("s"), user(f"{writer}q{turn}"), assistant(f"{writer}r{turn}")], "s"
         )
 
 
@@ -118,7 +111,7 @@ async def test_replacements_remove_no_message_that_others_append(memory: Memory)
 
     async def appends(writer: int) -> None:
         for turn in range(TURNS):
-            await session.append([user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")])
+            await session.append([user(f"{writer}q{turn}"), assistant(f"{writer}r{turn}")])
 
     async def replaces(writer: int) -> None:
         for turn in range(TURNS):
@@ -178,7 +171,7 @@ async def test_a_message_that_a_read_did_not_show_stays_when_its_list_is_handed_
 
     async def hands_back() -> int:
         read_now = await read()
-        await provider.write([*read_now[1:], answer("new")], "s")
+        await provider.write([*read_now[1:], assistant("new")], "s")
         return len(read_now)
 
     assert 0 < await asyncio.create_task(hands_back()) < 6
@@ -195,7 +188,7 @@ async def test_a_replacement_leaves_what_the_context_did_not_show(
 ) -> None:
     session = await memory.sessions.create("s")
     for number in range(30):
-        await session.append([user(f"q{number} " + "some words " * 8), answer(f"r{number}")])
+        await session.append([user(f"q{number} " + "some words " * 8), assistant(f"r{number}")])
     whole = [message.text for message in (await session.context()).messages]
     read = (await session.context(**asked)).messages
     assert 1 < len(read) < 60
@@ -209,7 +202,7 @@ async def test_a_buffer_keeps_as_many_of_its_messages_as_it_has_room_for(memory:
     provider = BufferProvider(memory, max_messages=4, max_tokens=30)
     await provider.write([user(f"m{number} {'word ' * 10}") for number in range(4)], "s", new=True)
     (last,) = await provider.read("s")
-    await provider.write([last, answer("new")], "s")
+    await provider.write([last, assistant("new")], "s")
     (entry,) = await provider.entries("s")
     assert [message.text.strip()[:3] for message in entry.messages] == ["m1 ", "m2 ", "m3 ", "new"]
 
@@ -445,7 +438,7 @@ async def test_a_back_fill_erases_nothing_that_only_left_the_window_of_its_sourc
 
     slow = SummarizingProvider(memory, lambda asked: "sum", namespace="slow", active_tokens=100_000)
     whole = CompositeProvider([fast := Fast(memory, namespace="fast"), slow])
-    await slow.write([{"id": name, **user(name)} for name in "abcd"], "s")
+    await slow.write([user(name, name) for name in "abcd"], "s")
     await whole.read("s")
     assert [message.text for message in await fast.read("s")] == ["a", "b", "changed"]
 
@@ -475,7 +468,7 @@ async def test_a_back_fill_is_no_read_of_its_caller(memory: Memory) -> None:
     whole = CompositeProvider([fast, Foreign()])
     await slow.write(user("first"), "s")
     read = await whole.read("s")
-    await whole.write([*read, answer("new")], "s")
+    await whole.write([*read, assistant("new")], "s")
     for part in (fast, slow):
         assert {message.text for message in await part.read("s")} == {"first", "new", "unread"}
 
@@ -508,7 +501,7 @@ async def test_what_a_context_adds_for_the_model_is_not_stored_when_it_is_handed
             for m in read
         ]
     )
-    await session.replace([*given, answer("new")])
+    await session.replace([*given, assistant("new")])
     assert [m.text for m in (await session.context()).messages] == [*[m.text for m in before.messages], "new"]
     assert (await session.context()).interrupted
     assert not any("Zebra" in item.message.text for item in (await session.history()).items)
@@ -531,7 +524,7 @@ async def replace_beside_appends(memory: Memory, writer: int) -> None:
     """Every other writer hands back the window with its own messages behind it."""
     session = memory.session("n/s", namespace="n")
     for turn in range(2):
-        said = [user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")]
+        said = [user(f"{writer}q{turn}"), assistant(f"{writer}r{turn}")]
         await (
             session.replace([*(await session.context()).messages, *said])
             if writer % 2
@@ -609,7 +602,7 @@ def test_threads_lose_no_message(config: dict[str, Any], instances: int) -> None
                 provider = providers[writer % instances]
                 for turn in range(2):
                     provider.write(
-                        [*provider.read("s"), user(f"{writer}q{turn}"), answer(f"{writer}r{turn}")], "s"
+                        [*provider.read("s"), user(f"{writer}q{turn}"), assistant(f"{writer}r{turn}")], "s"
                     )
 
             list(pool.map(run, range(MANY)))
@@ -619,16 +612,14 @@ def test_threads_lose_no_message(config: dict[str, Any], instances: int) -> None
 @pytest.mark.behaviour("B67")
 async def test_the_last_write_in_call_order_wins(memory: Memory) -> None:
     session = await memory.sessions.create("s")
-    await session.append({"id": "m", **user("first")})
+    await session.append(user("first", "m"))
     texts = [f"v{number}" for number in range(16)]
     handles = [memory.session("s") for _ in texts]
     await asyncio.gather(
         *(handle.update("m", content=text) for handle, text in zip(handles, texts, strict=True))
     )
     assert (await session.context()).messages[0].text == texts[-1]
-    await asyncio.gather(
-        *(session.append([{"id": "n", **user("n")}, {"id": "m", **user(text)}]) for text in reversed(texts))
-    )
+    await asyncio.gather(*(session.append([user("n", "n"), user(text, "m")]) for text in reversed(texts)))
     assert (await session.context()).messages[0].text == texts[0]
     await asyncio.gather(
         *(handle.tasks.save("t", title=text) for handle, text in zip(handles, texts, strict=True))
@@ -691,7 +682,7 @@ async def test_what_was_erased_or_edited_since_it_was_read_is_not_written_again(
 ) -> None:
     provider = PROVIDERS[kind](memory)
     given = [
-        {"id": name, **user(text)} if named else user(text)
+        user(text, name) if named else user(text)
         for name, text in (("m1", "zebra"), ("m2", "yellow"), ("m3", "last"))
     ]
     await provider.write(given, "s")
@@ -707,7 +698,7 @@ async def test_what_was_erased_or_edited_since_it_was_read_is_not_written_again(
 
 async def test_a_replacement_revives_only_where_it_is_told_to(memory: Memory) -> None:
     session = await memory.sessions.create("s")
-    await session.append([{"id": "m1", **user("zebra")}, user("stays")])
+    await session.append([user("zebra", "m1"), user("stays")])
     mine = (await session.context()).messages
     await session.erase("m1")
     await session.replace(mine)
@@ -724,7 +715,7 @@ async def test_an_erased_message_is_not_brought_back_by_who_has_not_read_it(
     memory: Memory, kind: str
 ) -> None:
     """A list that a process kept elsewhere, or that another part of a composite has."""
-    given = [{"id": name, **user(text)} for name, text in (("m1", "zebra"), ("m2", "stays"))]
+    given = [user(text, name) for name, text in (("m1", "zebra"), ("m2", "stays"))]
     provider: Any = PROVIDERS[kind](memory) if kind in PROVIDERS else memory.session("n/s", namespace="n")
     if kind == "composite":
         provider = CompositeProvider(
@@ -739,10 +730,10 @@ async def test_an_erased_message_is_not_brought_back_by_who_has_not_read_it(
         await provider.read("s")
         assert (await session.context()).messages == []
         return
-    await asyncio.gather(write([*given, {"id": "m3", **user("new")}]))
+    await asyncio.gather(write([*given, user("new", "m3")]))
     assert [m.text for m in (await session.context()).messages] == ["stays", "new"]
     await session.append(given[0])
-    await asyncio.gather(write([*given, {"id": "m3", **user("new")}]))
+    await asyncio.gather(write([*given, user("new", "m3")]))
     assert {m.text for m in (await session.context()).messages} == {"stays", "new", "zebra"}
 
 
@@ -788,13 +779,13 @@ async def test_archived_messages_do_not_push_others_out_of_an_answer(memory: Mem
 @pytest.mark.parametrize("over", ["end", "archive"])
 async def test_an_ended_session_takes_no_excluded_message(memory: Memory, over: str) -> None:
     session = await memory.sessions.create("s")
-    await session.append([{"id": "m1", **user("one")}, {"id": "m2", **user("two")}])
+    await session.append([user("one", "m1"), user("two", "m2")])
     await session.exclude("m1")
     await getattr(session, over)()
     for name in ("m1", "m3"):
         for text in ("one", "changed"):
             with pytest.raises(Conflict, match="resume"):
-                await session.append({"id": name, **user(text)})
+                await session.append(user(text, name))
     assert [(item.message.text, item.excluded) for item in (await session.history()).items] == [
         ("one", "manual"),
         ("two", None),
@@ -810,12 +801,12 @@ async def test_a_message_for_the_window_only_enters_the_history_when_a_provider_
     provider = PROVIDERS[kind](memory)
     await provider.write(user("first"), "s")
     session = memory.session("n/s", create=False)
-    await session.append([{"id": name, **user(name)} for name in ("told", "read")], in_history=False)
+    await session.append([user(name, name) for name in ("told", "read")], in_history=False)
     first = (await session.history()).items[0].message
-    told = {"id": "told", **user("told")}
+    told = user("told", "told")
     await provider.write(told if new else [first, told], "s", new=new)
     assert [item.message.text for item in (await session.history()).items] == ["first", "told"]
-    await session.append({"id": "read", **user("read")}, in_history=False)
+    await session.append(user("read", "read"), in_history=False)
     read = await provider.read("s")
     await provider.write([*read, user("next")], "s")
     assert [item.message.text for item in (await session.history()).items] == ["first", "told", "next"]
@@ -835,7 +826,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_window_with_another_version_is_not_replaced(memory: Memory, change: str) -> None:
     session = await memory.sessions.create("s", system="Be kind.")
-    await session.append([{"id": name, **user(name)} for name in ("m1", "m2")])
+    await session.append([user(name, name) for name in ("m1", "m2")])
     read = await session.window()
     await CHANGES[change](session)
     now = await session.window()
@@ -867,11 +858,11 @@ async def test_one_of_several_replacements_of_one_version_wins(memory: Memory) -
 
 @pytest.mark.parametrize("revive", [False, True])
 async def test_one_of_several_edits_of_one_window_version_wins(memory: Memory, revive: bool) -> None:
-    await memory.session("s").append([{"id": name, **user(name)} for name in ("m1", "m2")])
+    await memory.session("s").append([user(name, name) for name in ("m1", "m2")])
     version = (await memory.session("s").window()).window_version
 
     async def edit(number: int) -> bool:
-        edited = [{"id": "m1", **user(f"edit {number}")}, {"id": "m2", **user("m2")}]
+        edited = [user(f"edit {number}", "m1"), user("m2", "m2")]
         try:
             await memory.session("s").replace(edited, expected_version=version, revive=revive)
         except VersionConflict:
@@ -887,11 +878,11 @@ async def test_one_of_several_edits_of_one_window_version_wins(memory: Memory, r
 @pytest.mark.behaviour("C22")
 async def test_one_of_several_edits_of_different_messages_wins(memory: Memory) -> None:
     names = [f"m{number}" for number in range(MANY)]
-    await memory.session("s").append([{"id": name, **user(name)} for name in names])
+    await memory.session("s").append([user(name, name) for name in names])
     version = (await memory.session("s").window()).window_version
 
     async def edit(name: str) -> str | None:
-        edited = [{"id": one, **user("edited" if one == name else one)} for one in names]
+        edited = [user("edited" if one == name else one, one) for one in names]
         try:
             await memory.session("s").replace(edited, expected_version=version)
         except VersionConflict as conflict:
@@ -908,12 +899,12 @@ async def test_one_of_several_edits_of_different_messages_wins(memory: Memory) -
 
 async def test_a_replacement_after_another_change_edits_nothing(memory: Memory) -> None:
     session = memory.session("s")
-    await session.append([{"id": name, **user(name)} for name in ("m1", "m2")])
+    await session.append([user(name, name) for name in ("m1", "m2")])
     version = (await session.window()).window_version
 
     async def replace() -> bool:
         try:
-            await memory.session("s").replace([{"id": "m1", **user("edited")}], expected_version=version)
+            await memory.session("s").replace([user("edited", "m1")], expected_version=version)
         except VersionConflict:
             return False
         return True

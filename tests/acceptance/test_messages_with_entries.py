@@ -10,7 +10,7 @@ import pytest
 
 from memory import FoundEntry, FoundMessage, InvalidInput, Memory, Scope
 from tests.acceptance.support import HOUR, Clock
-from tests.acceptance.test_sessions import assistant, user
+from tests.acceptance.talking import assistant, user
 
 ADA, SESSION = Scope.user("ada"), Scope.session("s1")
 

@@ -20,7 +20,7 @@ from memory import (
     SlidingWindowProvider,
 )
 from tests.acceptance.support import HOUR, Clock
-from tests.acceptance.test_sessions import summary, user
+from tests.acceptance.talking import summary, user
 
 ADA = Scope.user("ada")
 

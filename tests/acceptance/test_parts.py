@@ -17,7 +17,7 @@ from memory.orchestrator.storage.topology import leaves_of
 from memory.ports.query import Query, Tenant
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import DAY, HOUR, Clock
-from tests.acceptance.test_sessions import window
+from tests.acceptance.talking import window
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.large import unsound
 

@@ -10,17 +10,10 @@ from typing import Any
 import pytest
 
 from memory import Memory, Message, Session
+from tests.acceptance.talking import user, window
 
 SEEDS, STEPS = 12, 40
 Drawn = tuple[Any, list[str]]
-
-
-def user(text: str, name: str) -> dict[str, str]:
-    return {"role": "user", "content": text, "id": name}
-
-
-async def shown(session: Session) -> list[str]:
-    return [str(message.id) for message in (await session.context()).messages]
 
 
 class Walk:
@@ -101,17 +94,17 @@ class Walk:
 
     async def _mark(self, session: Session) -> None:
         self.marks.append(
-            (await session.checkpoint(self.chance.choice((None, "named"))), await shown(session))
+            (await session.checkpoint(self.chance.choice((None, "named"))), await window(session))
         )
 
     async def _back(self, session: Session) -> None:
         if self.marks:
             checkpoint, window = self.chance.choice(self.marks)
-            before = await shown(session)
+            before = await window(session)
             left = await session.roll_back(checkpoint)
             wanted = [name for name in window if name not in self.erased]
             for handle in self.handles:
-                assert await shown(handle) == wanted
+                assert await window(handle) == wanted
             assert left == len(set(before) - set(wanted))
 
 
@@ -144,6 +137,6 @@ async def test_what_was_excluded_before_a_checkpoint_stays_out_however_it_came_b
         await comes_back(session)
         await session.exclude("m2")
         assert await session.roll_back(here, "branch") == number + 1
-        assert await shown(session) == ["m2"]
+        assert await window(session) == ["m2"]
         told = {item.message.id: item.excluded for item in (await session.history()).items}
         assert (told["m1"], told["m2"]) == ("branch", None)

@@ -10,7 +10,7 @@ import pytest
 
 from memory import InvalidInput, Memory
 from tests.acceptance.support import HOUR, Clock
-from tests.acceptance.test_sessions import SYSTEM, assistant, summary, user
+from tests.acceptance.talking import SYSTEM, assistant, summary, user
 
 
 async def found(memory: Memory, query: str, **asked: Any) -> list[tuple[str, str]]:

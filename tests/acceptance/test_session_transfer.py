@@ -4,7 +4,7 @@ were, on every topology.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -24,16 +24,7 @@ from memory.domain.import_reports import ImportReport
 from memory.orchestrator.storage.steps import current_step
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, Clock, stores_of
-from tests.acceptance.test_sessions import SYSTEM, assistant, history, summary, user, window
-
-
-@pytest.fixture
-async def other(clock: Clock) -> AsyncIterator[Memory]:
-    """An empty memory of its own, of the same tenant."""
-    async with Memory(
-        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}, clock=clock
-    ) as opened:
-        yield opened
+from tests.acceptance.talking import SYSTEM, assistant, history, summary, user, window
 
 
 async def told(memory: Memory) -> None:

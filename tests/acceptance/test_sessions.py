@@ -11,39 +11,18 @@ from unittest.mock import patch
 
 import pytest
 
-from memory import CompactionError, Conflict, InvalidInput, Memory, Message, NotFound, Session
+from memory import CompactionError, Conflict, InvalidInput, Memory, Message, NotFound
 from memory.facade.memory import Memory as Opened
 from memory.policies.compaction_thresholds import MessageThreshold, TurnThreshold
 from memory.policies.list_compaction import CompactionSettings
 from memory.policies.window import TokenThreshold
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, Clock
-
-SYSTEM = "You are kind."
-
-
-def user(text: str, message_id: str) -> dict[str, Any]:
-    return {"role": "user", "content": text, "id": message_id}
-
-
-def assistant(text: str, message_id: str, **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": text, "id": message_id, **more}
-
-
-def summary(message_id: str) -> Callable[[list[Message]], Message]:
-    return lambda _: Message(id=message_id, role="system", content="so far")
+from tests.acceptance.talking import SYSTEM, assistant, history, summary, user, window
 
 
 def saying(text: str) -> Callable[[list[Message]], str]:
     return lambda _: text
-
-
-async def window(session: Session) -> list[str]:
-    return [str(message.id) for message in (await session.context()).messages]
-
-
-async def history(session: Session, **asked: Any) -> list[str]:
-    return [str(item.message.id) for item in (await session.history(**asked)).items]
 
 
 @pytest.mark.behaviour("B12")
@@ -274,9 +253,9 @@ async def test_keeping_none_or_more_than_there_are(memory: Memory) -> None:
     none, all_of_them = memory.session("none", system=SYSTEM), memory.session("all", system=SYSTEM)
     for session in (none, all_of_them):
         await session.append([user("m1", "m1"), user("m2", "m2")])
-    await none.compact(summary("sum"), keep_last=-5)
+    made = await none.compact(summary("sum"), keep_last=-5)
+    assert (await window(none), made.archived_ids) == (["system", "sum"], ["m1", "m2"])
     made = await all_of_them.compact(summary("sum"), keep_last=100)
-    assert await window(none) == ["system", "sum"]
     assert (await window(all_of_them), made.archived_ids) == (["system", "sum", "m1", "m2"], [])
 
 

@@ -13,10 +13,7 @@ import pytest
 from memory import InvalidInput, Memory, NotFound
 from memory.orchestrator.storage.steps import current_step
 from tests.acceptance.support import DAY, HOUR, MICROSECOND, Clock, stores_of
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text, "id": text}
+from tests.acceptance.talking import user
 
 
 async def listed(memory: Memory) -> list[str]:
@@ -27,7 +24,7 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
     memory: Memory, clock: Clock
 ) -> None:
     session = await memory.sessions.create("s1", expires_at=HOUR, title="for an hour")
-    await session.append(user("u1"))
+    await session.append(user("u1", "u1"))
     await session.tasks.save("t1")
     await memory.write("kept", scope="session:s1")
     await memory.sessions.create("s2")
@@ -47,7 +44,7 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
         with pytest.raises(NotFound, match="session not found: s1"):
             await gone
     for write in (
-        session.append(user("late")),
+        session.append(user("late", "late")),
         session.update("u1", content="late"),
         session.exclude("u1"),
         session.clear(),
@@ -65,14 +62,14 @@ async def test_a_session_is_hidden_strictly_after_its_expiry_and_its_id_is_free(
     assert await memory.sessions.get("s1") is None
     assert await listed(memory) == ["s2"]
     again = await memory.sessions.create("s1")
-    await again.append(user("u2"))
+    await again.append(user("u2", "u2"))
     assert [message.id for message in (await again.context()).messages] == ["u2"]
     assert [item.message.id for item in (await again.history()).items] == ["u2"]
     assert (await again.tasks.list()).tasks == []
     assert (await memory.session("s2").tasks.save("t1")).session_id == "s2"
     assert [entry.content for entry in await memory.retrieve("session:s1")] == ["kept"]
     with pytest.raises(NotFound):
-        await session.append(user("late"))
+        await session.append(user("late", "late"))
 
 
 @pytest.mark.parametrize("is_read_since", [False, True])
@@ -80,13 +77,17 @@ async def test_an_open_handle_writes_nothing_after_another_call_set_an_expiry(
     memory: Memory, clock: Clock, is_read_since: bool
 ) -> None:
     session = await memory.sessions.create("s1")
-    await session.append(user("u1"))
+    await session.append(user("u1", "u1"))
     until = (await memory.sessions.update("s1", expires_at=HOUR)).expires_at
     assert until is not None
     clock.stand_still_at(until + MICROSECOND)
     if is_read_since:
         assert await memory.sessions.get("s1") is None
-    for write in (lambda: session.append(user("late")), lambda: session.tasks.save("t1"), session.clear):
+    for write in (
+        lambda: session.append(user("late", "late")),
+        lambda: session.tasks.save("t1"),
+        session.clear,
+    ):
         with pytest.raises(NotFound, match="session not found: s1"):
             await write()
 
@@ -95,8 +96,8 @@ async def test_a_sweep_erases_what_was_said_in_sessions_that_expired_a_day_ago(
     memory: Memory, clock: Clock
 ) -> None:
     session = memory.session("s1", expires_at=HOUR)
-    await session.append(user("u1"))
-    await memory.session("s2").append(user("u1"))
+    await session.append(user("u1", "u1"))
+    await memory.session("s2").append(user("u1", "u1"))
     assert (await memory.admin.sweep()).expired == 0
     clock.advance(2 * HOUR)
     assert (await memory.admin.sweep()).expired == 0
@@ -104,7 +105,7 @@ async def test_a_sweep_erases_what_was_said_in_sessions_that_expired_a_day_ago(
     assert (await memory.admin.sweep()).expired == 1
     assert (await memory.admin.sweep()).expired == 0
     with pytest.raises(NotFound):
-        await session.append(user("u2"))
+        await session.append(user("u2", "u2"))
     assert await listed(memory) == ["s2"]
     assert [message.id for message in (await memory.session("s2").context()).messages] == ["u1"]
 
@@ -113,7 +114,7 @@ async def test_what_is_said_of_a_session_can_be_changed(memory: Memory, clock: C
     session = await memory.sessions.create(
         "s1", title="First", tags=["a", "b"], metadata={"n": 1}, expires_at=HOUR
     )
-    await session.append(user("u1"))
+    await session.append(user("u1", "u1"))
     changed = await memory.sessions.update("s1", title="Second", tags=["c"])
     assert (changed.title, changed.tags, changed.metadata, changed.message_count) == (
         "Second",
@@ -174,7 +175,7 @@ async def test_the_end_of_a_session_asks_once_what_is_owed_and_not_where_there_i
     memory: Memory,
 ) -> None:
     session = await memory.sessions.create("s1")
-    await session.append(user("u1"))
+    await session.append(user("u1", "u1"))
     await memory.write("kept", scope="session:s2")
     with questions(memory) as asked:
         await session.end()

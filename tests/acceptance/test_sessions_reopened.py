@@ -15,7 +15,7 @@ from memory.orchestrator.storage.collections import SESSIONS
 from memory.orchestrator.storage.session_keys import session_key
 from memory.ports.writes import Delete, Newer
 from tests.acceptance.support import Clock
-from tests.acceptance.test_sessions import SYSTEM, history, summary, user, window
+from tests.acceptance.talking import SYSTEM, history, summary, user, window
 
 
 def _as_another_process(memory: Memory) -> None:

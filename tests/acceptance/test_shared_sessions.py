@@ -13,6 +13,7 @@ import pytest
 from memory import ExitedMessages, Memory, Message, Session
 from tests.acceptance.conftest import asked, topologies
 from tests.acceptance.support import Clock
+from tests.acceptance.talking import assistant, user
 from tests.support.placings import forget
 
 WORDS = "zebra-5550199"
@@ -24,14 +25,6 @@ RULES = [{"name": "known", "on": "session_end", "to_scope": "user", "when": {"ta
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:
     yield request.param(tmp_path) | {"embedder": "none"}
     forget(tmp_path)
-
-
-def user(text: str, name: str | None = None) -> dict[str, Any]:
-    return {"role": "user", "content": text} | ({} if name is None else {"id": name})
-
-
-def assistant(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
 
 
 class Told:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -32,19 +31,10 @@ from memory import (
 )
 from memory.domain.errors import StoreTimeout
 from memory.facade.transfer.lines import BadLine
-from tests.acceptance.support import HOUR, Clock, left_in
+from tests.acceptance.support import HOUR, Clock, elsewhere, left_in
 
 WEB = "web:example.com"
 SCOPES = ("session:s1", "user:ada", "org:acme")
-
-
-def _elsewhere(memory: Memory, config: dict[str, Any], clock: Clock) -> AbstractAsyncContextManager[Memory]:
-    """As another process has it, where the stores may be opened twice."""
-    return (
-        nullcontext(memory)
-        if any(kind in str(config) for kind in ("memory://", "edge"))
-        else Memory(config, clock=clock)
-    )
 
 
 async def found(memory: Memory, moments: tuple[Any, ...] = ()) -> set[str]:
@@ -163,7 +153,7 @@ async def test_origins_that_are_none_are_refused(plain: Memory, wrong: Any) -> N
 async def test_a_blocked_source_is_hidden_and_is_found_again(
     memory: Memory, config: dict[str, Any], clock: Clock
 ) -> None:
-    async with _elsewhere(memory, config, clock) as other:
+    async with elsewhere(memory, config, clock) as other:
         at_first = clock()
         good = await memory.write("good tea", scope="user:ada", source="user")
         one = await memory.write("poisoned tea", scope="session:s1", source=WEB, agent="helper", run="r1")

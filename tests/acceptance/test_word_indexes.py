@@ -4,10 +4,7 @@ opening, and by a repair.
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
-from collections.abc import Callable
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +18,7 @@ from memory.facade.runtime.access import engine_of
 from memory.ports import lexical
 from memory.ports.text import TOKENIZER, fold, words
 from tests.acceptance.support import USER
+from tests.support.waiting import until
 
 WRITTEN = ("मुझे माला पसंद है", "ฉันชอบดื่มชาเขียวตอนเช้า", "Ada prefers tea")
 ASKED = ("माला", "ชาเขียว", "tea")
@@ -47,13 +45,6 @@ async def found(memory: Memory) -> list[str]:
         for word in ASKED
         for hit in (await memory.search(word, scope=USER, mode="lexical"))[:1]
     ]
-
-
-async def until(holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not await holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.05)
 
 
 async def test_after_opening_words_of_an_earlier_tokenizer_are_made_anew(

@@ -14,8 +14,6 @@ from typing import Any, ClassVar
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.base import BaseStore
-from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import FLAGS
 from memory.ports.contract.capability_tests import fits
 from memory.ports.contract.depth import Depth
@@ -24,6 +22,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Put
 from tests.contract.harnesses import InMemory, InMemoryPlain, InMemoryServer, Split
 from tests.support.depth import NIGHTLY
+from tests.support.gathering import Gathering
 
 _LITTLE = Depth(seeds=1, examples=5, many=200, rounds=1)
 _EVERY_FLAG = replace(
@@ -34,17 +33,10 @@ it, and without limits.
 """
 
 
-class _Gathering(InMemoryStore):
-    """It brings candidates as an adapter does that has no way of its own."""
-
-    async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        return await BaseStore._candidates(self, asked)
-
-
 class _Less(InMemory):
     primary = "in_memory"
     lacks: ClassVar[tuple[str, ...]] = ()
-    store_type: ClassVar[type[InMemoryStore]] = _Gathering
+    store_type: ClassVar[type[InMemoryStore]] = Gathering
     many = _LITTLE.many
 
     @property

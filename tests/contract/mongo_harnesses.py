@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 from unittest.mock import patch
 from urllib.parse import quote
@@ -116,19 +117,7 @@ class MongoReplicaSet(MongoAlone):
 
     name = "mongo_replica_set"
     primary = ""
-    claims = Capabilities(
-        durable=True,
-        shared=True,
-        conditional=True,
-        atomic=True,
-        filter=True,
-        order=True,
-        tenant_wide=True,
-        lexical=True,
-        tenant_statistics=True,
-        max_record_bytes=8 * 2**20,
-        max_batch=1_000,
-    )
+    claims = replace(MongoAlone.claims, atomic=True)
 
     def running(self) -> Mongo:
         return mongo_servers.replica_set()

@@ -5,6 +5,7 @@ server in a container, which the image decides on.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -106,16 +107,4 @@ class MySql(MariaDb):
 
     name = "mysql"
     primary = "mariadb"
-    claims = Capabilities(
-        durable=True,
-        shared=True,
-        conditional=True,
-        atomic=True,
-        filter=True,
-        order=True,
-        tenant_wide=True,
-        lexical=True,
-        tenant_statistics=True,
-        fenced=True,
-        max_record_bytes=(64 * 2**20 - 65_536) * 3 // 4,
-    )
+    claims = replace(MariaDb.claims, max_record_bytes=(64 * 2**20 - 65_536) * 3 // 4)

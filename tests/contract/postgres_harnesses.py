@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -126,20 +127,7 @@ class PostgresqlWithVectors(Postgresql):
     make_with_limited_space = Harness.make_with_limited_space
     name = "postgresql_pgvector"
     primary = "postgresql"
-    claims = Capabilities(
-        durable=True,
-        shared=True,
-        conditional=True,
-        atomic=True,
-        filter=True,
-        order=True,
-        tenant_wide=True,
-        lexical=True,
-        semantic=True,
-        tenant_statistics=True,
-        fenced=True,
-        max_vector_dims=16_000,
-    )
+    claims = replace(Postgresql.claims, semantic=True, max_vector_dims=16_000)
 
     def running(self) -> Postgres:
         return postgres_servers.with_pgvector()

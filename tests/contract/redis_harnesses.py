@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -123,17 +124,7 @@ class RedisVolatile(Redis):
 
     name = "redis_volatile"
     primary = "redis"
-    claims = Capabilities(
-        shared=True,
-        ttl=True,
-        conditional=True,
-        atomic=True,
-        grouped=True,
-        filter=True,
-        order=True,
-        tenant_wide=True,
-        fenced=True,
-    )
+    claims = replace(Redis.claims, durable=False)
 
     def _server(self) -> Server:
         return redis_servers.default()
@@ -144,17 +135,7 @@ class RedisCluster(Redis):
 
     name = "redis_cluster"
     primary = "redis"
-    claims = Capabilities(
-        durable=True,
-        shared=True,
-        ttl=True,
-        conditional=True,
-        grouped=True,
-        filter=True,
-        order=True,
-        tenant_wide=True,
-        fenced=True,
-    )
+    claims = replace(Redis.claims, atomic=False)
     scheme = "redis+cluster"
 
     def _server(self) -> Server:

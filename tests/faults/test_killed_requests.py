@@ -19,6 +19,7 @@ from memory import Memory
 from tests.support.backends import marks_of
 from tests.support.depth import drawn
 from tests.support.placings import ORDINARY
+from tests.support.processes import line_of
 
 ROUNDS = drawn(20, 3)
 SHARED = ("default", "postgres-only")
@@ -77,7 +78,7 @@ async def test_calls_of_a_killed_process_are_repeated_safely(place: Any, tmp_pat
             assert killed.returncode == -signal.SIGKILL
             for _ in range(2):
                 _tell(survivor, call)
-                assert _answer(survivor) == "done", _errors(survivor)
+                assert line_of(survivor) == "done", _errors(survivor)
     finally:
         survivor.kill()
         survivor.communicate()
@@ -103,7 +104,7 @@ def _started(config: Any) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert _answer(started) == "open", _errors(started)
+    assert line_of(started) == "open", _errors(started)
     return started
 
 
@@ -111,11 +112,6 @@ def _tell(process: subprocess.Popen[str], call: list[str]) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps(call) + "\n")
     process.stdin.flush()
-
-
-def _answer(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
 
 
 def _errors(process: subprocess.Popen[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -235,20 +235,27 @@ async def search_word(
         return
     near = _near(run, asked, said, visible, lambda version: word in version.words)
     found = [entry for entry in found if entry.id in wanted or entry.id not in near]
-    if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
-        what = (
-            "shows what it must not"
-            if {entry.id for entry in found} - wanted.keys()
-            else "shows an entry twice"
-            if len(found) > len(wanted)
-            else "misses"
-        )
-        raise Wrong(
-            f"{label} {what}",
-            f"{word} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}",
-        )
+    _check_found(label, f"{word} in {asked}", found, wanted)
     for entry in found:
         _same_entry(label, entry, wanted[entry.id], run.model.lives[asked.tenant, entry.id])
+
+
+def _check_found(label: str, asked: str, found: Sequence[Entry], wanted: Mapping[str, Version]) -> None:
+    """Just the wanted entries are found, each once."""
+    there = {entry.id for entry in found}
+    if there == wanted.keys() and len(found) == len(wanted):
+        return
+    what = (
+        "shows what it must not"
+        if there - wanted.keys()
+        else "shows an entry twice"
+        if len(found) > len(wanted)
+        else "misses"
+    )
+    raise Wrong(
+        f"{label} {what}",
+        f"{asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}",
+    )
 
 
 def _near(
@@ -311,18 +318,7 @@ async def search_topic(
     if (since := run.unseen_since(worker, said.begun)) is not None:
         there = {entry.id for entry in found}
         wanted = {i: version for i, version in wanted.items() if i in there or version.stored[1] < since}
-    if {entry.id for entry in found} != wanted.keys() or len(found) != len(wanted):
-        what = (
-            "shows what it must not"
-            if {entry.id for entry in found} - wanted.keys()
-            else "shows an entry twice"
-            if len(found) > len(wanted)
-            else "misses"
-        )
-        raise Wrong(
-            f"search by meaning{_of(asked)} {what}",
-            f"{topic} in {asked}: found {[(e.id, e.content) for e in found]}, wanted {list(wanted)}",
-        )
+    _check_found("search by meaning" + _of(asked), f"{topic} in {asked}", found, wanted)
 
 
 def same_entries(

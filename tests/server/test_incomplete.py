@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
 
 import pytest
 from mcp import Client as McpClient
@@ -15,19 +14,14 @@ from memory.facade.resources.scopes import list_reachable
 from memory.mcp.server import create_server
 from memory.mcp.settings import McpSettings
 from tests.server.support import ENTRIES, client_of
-from tests.unit.facade.test_one_store_down import EMBEDDED, STORES, take_down
+from tests.support.three_stores import STORES, THREE_STORES, embed, take_down
 
 pytestmark = pytest.mark.backend("in_memory")
 TOLD = "failed; the log has the reason"
 
 
 async def test_a_caller_is_told_which_store_failed_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    config: dict[str, Any] = {
-        "stores": {name: {"url": "memory://"} for name in STORES},
-        "tiers": {name: name for name in STORES},
-        "durations": {"sweep_every": "0s"},
-    }
-    async with Memory(config, embedder=lambda texts: [EMBEDDED for _ in texts]) as memory:
+    async with Memory(THREE_STORES, embedder=embed) as memory:
         await memory.write("green tea", scope="user:ada")
         await memory.write("black tea", scope="session:talk")
         take_down(memory, "long")
@@ -56,13 +50,7 @@ async def test_a_caller_is_told_which_store_failed_and_no_more(caplog: pytest.Lo
 
 
 async def test_a_search_without_a_scope_covers_the_stores_that_answer() -> None:
-    config: dict[str, Any] = {
-        "stores": {name: {"url": "memory://"} for name in STORES},
-        "tiers": {name: name for name in STORES},
-        "durations": {"sweep_every": "0s"},
-        "embedder": "none",
-    }
-    async with Memory(config) as memory:
+    async with Memory(THREE_STORES, embedder="none") as memory:
         await memory.write("green tea", scope="user:ada")
         await memory.write("black tea", scope="session:talk")
         await memory.write("white tea", scope="session:other")

@@ -61,8 +61,8 @@ def settings(**given: Any) -> JwtSettings:
     return JwtSettings(**{"issuer": ISSUER, "audience": AUDIENCE, "jwks": "unused.json", **given})
 
 
-def verifier(read: Callable[[], str] | None = None, **given: Any) -> TokenVerifier:
-    return TokenVerifier(settings(**given), read=read or (lambda: jwks("rsa", "ec", "ed")))
+def verifier(**given: Any) -> TokenVerifier:
+    return TokenVerifier(settings(**given), read=lambda: jwks("rsa", "ec", "ed"))
 
 
 @pytest.mark.parametrize("name", ["rsa", "ec", "ed"])

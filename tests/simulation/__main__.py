@@ -14,12 +14,23 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 
 from tests.simulation.mutants import MUTANTS, applied
 from tests.simulation.report import seldomest, table, verdict
 from tests.simulation.rules import many as rules
-from tests.simulation.runner import Summary, run_many, run_seed, run_variant, scenario_of, shrink_seed
+from tests.simulation.rules.run import Run as RulesRun
+from tests.simulation.runner import (
+    Failure,
+    Summary,
+    run_many,
+    run_seed,
+    run_variant,
+    scenario_of,
+    shrink_seed,
+)
 from tests.simulation.sessions import many as sessions
+from tests.simulation.sessions.run import Run as SessionsRun
 from tests.simulation.shrink import Variant
 from tests.simulation.steps import session_pairs
 from tests.simulation.workload import Scenario
@@ -53,9 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     if options.sessions:
-        return _sessions(options) if options.seed is None else _one_of_sessions(options.seed)
+        return _sessions(options) if options.seed is None else _show_run(sessions.one(options.seed))
     if options.rules:
-        return _rules(options) if options.seed is None else _one_of_rules(options.seed)
+        return _rules(options) if options.seed is None else _show_run(rules.one(options.seed, traced=True))
     if options.seed is None:
         return _many(options)
     if options.mutant is None:
@@ -152,15 +163,10 @@ def _sessions(options: argparse.Namespace) -> int:
     )
     for limit, often in total.limits.items():
         print(f"known not to hold, seen {often} times: {limit}")
-    for failure in total.failures[:5]:
-        print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))
-    if total.failures:
-        print(f"\nto see one again: python -m tests.simulation --sessions --seed {total.failures[0].seed}")
-    return 1 if total.failures else 0
+    return _tell_failures(total.failures, "--sessions")
 
 
-def _one_of_sessions(seed: int) -> int:
-    world = sessions.one(seed)
+def _show_run(world: SessionsRun | RulesRun) -> int:
     print("\n".join(world.trace))
     print("faults: " + ", ".join(f"{struck.fault} at {struck.step}" for struck in world.plan.struck))
     print("\n".join(["", *world.told.broken, "", "failed" if world.told.broken else "passed"]))
@@ -187,19 +193,15 @@ def _rules(options: argparse.Namespace) -> int:
     print(
         f"never met of the steps aimed at: {', '.join(total.never()) or 'none'}; {len(total.failures)} failed"
     )
-    for failure in total.failures[:5]:
+    return _tell_failures(total.failures, "--rules")
+
+
+def _tell_failures(failures: Sequence[Failure], played: str) -> int:
+    for failure in failures[:5]:
         print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))
-    if total.failures:
-        print(f"\nto see one again: python -m tests.simulation --rules --seed {total.failures[0].seed}")
-    return 1 if total.failures else 0
-
-
-def _one_of_rules(seed: int) -> int:
-    world = rules.one(seed, traced=True)
-    print("\n".join(world.trace))
-    print("faults: " + ", ".join(f"{struck.fault} at {struck.step}" for struck in world.plan.struck))
-    print("\n".join(["", *world.told.broken, "", "failed" if world.told.broken else "passed"]))
-    return 1 if world.told.broken else 0
+    if failures:
+        print(f"\nto see one again: python -m tests.simulation {played} --seed {failures[0].seed}")
+    return 1 if failures else 0
 
 
 _QUIET = ("  auditor ", "  embedder.")

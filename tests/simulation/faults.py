@@ -87,6 +87,19 @@ class Fault(StrEnum):
 
 WRITES_ONLY = frozenset({Fault.ERROR_AFTER, Fault.DUPLICATE})
 RESTARTS = frozenset({Fault.EMPTIED, Fault.ROLLED_BACK})
+UNANSWERED = (Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.FROZEN, Fault.CRASH_AFTER, Fault.DUPLICATE)
+"""After these a caller does not know what became of the call, or it arrives twice."""
+AIMED = (
+    Fault.CRASH_BEFORE,
+    Fault.CRASH_AFTER,
+    Fault.ERROR_AFTER,
+    Fault.TIMEOUT,
+    Fault.FROZEN,
+    Fault.PARTIAL,
+    Fault.DUPLICATE,
+    Fault.CANCELLED,
+)
+"""What small simulations aim at one of their steps. The order is what seeds draw by."""
 
 
 class WorkerCrashed(BaseException):

@@ -29,8 +29,10 @@ from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.topology import Topology
 from memory.ports.capabilities import Capabilities
+from memory.ports.collections import Collection
+from memory.ports.record import Record
 from memory.ports.store import Store
-from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed
+from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault, FaultPlan, Process, Server, WorkerCrashed
 from tests.simulation.faulty_store import FaultyStore
 from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, run, seeded
 from tests.simulation.runner import silence
@@ -41,6 +43,8 @@ from tests.support.repeatable import repeatable
 
 NOTICED_WITHIN = 1_000
 NONE_FIXED: Mapping[int, str] = {}
+MEETING = 60.0
+"""Seconds from one moment at which workers meet to the next."""
 
 
 @dataclass(slots=True)
@@ -56,6 +60,15 @@ class World:
 
     def look(self) -> None:
         """Judge what stands in the stores: behind every call of a process."""
+
+    def standing(self, collection: Collection) -> list[Record]:
+        """The live records of all stores, as their disks have them."""
+        return [
+            row
+            for server in self.servers
+            for row in server.store.state.everything(collection.name)
+            if isinstance(row, Record)
+        ]
 
     def process(self, name: str, error: float = 0.0) -> Process:
         return Process(
@@ -98,6 +111,14 @@ class Worker(Generic[W]):
             await getattr(self, f"_{act}")(label, random)
             self.run.acknowledged += 1
 
+    async def _sweep(self, label: str, random: Random) -> None:
+        await asyncio.sleep(random.random() * 100)
+        await self.engine.maintenance.sweep()
+
+    async def wait_for_meeting(self, random: Random) -> None:
+        """Until the next moment at which workers meet."""
+        await asyncio.sleep(MEETING - self.run.loop.time() % MEETING + random.random() * 0.002)
+
 
 class Lasting(EngineLifecycle):
     """An engine that is opened by a process and kept up by nobody: what is to be done
@@ -131,9 +152,16 @@ def servers_of(
     ]
 
 
-def plan_of(seed: int, random: Random, steps: Sequence[str]) -> FaultPlan:
-    """Nothing fails, or now and then something; more readily at these steps."""
-    return FaultPlan(seed=seed, rate=random.choice((0.0, 0.02, 0.05)), rare=frozenset(steps), most=12)
+def plan_of(
+    seed: int, random: Random, steps: Sequence[str], aimed: Sequence[Fault] = (), share: float = 0.0
+) -> FaultPlan:
+    """Nothing fails, or now and then something; more readily at these steps. In this
+    share of runs, one of the `aimed` faults strikes at one of the steps.
+    """
+    plan = FaultPlan(seed=seed, rate=random.choice((0.0, 0.02, 0.05)), rare=frozenset(steps), most=12)
+    if aimed and random.random() < share:
+        plan.focus = random.choice(steps), random.choice(aimed).value
+    return plan
 
 
 def play(world: W, main: Callable[[W], Coroutine[Any, Any, None]]) -> W:
@@ -243,9 +271,21 @@ async def audited(world: World, auditor: Process, waits: float, rounds: int, qui
     return engine
 
 
+def bytes_of(row: Record) -> bytes:
+    """What the field `data` of the record holds."""
+    data = row.fields.get("data")
+    return data if isinstance(data, bytes) else b""
+
+
 def one(played: Callable[[int], W], seed: int) -> W:
     with silence(), repeatable(seed):
         return played(seed)
+
+
+def assert_repeats(played: Callable[[int], W], seen: Callable[[W], object]) -> None:
+    """A seed is the same run again, in all that is `seen` of it."""
+    for seed in (0, 9):
+        assert seen(one(played, seed)) == seen(one(played, seed))
 
 
 ENOUGH = 40
@@ -257,12 +297,15 @@ is asked only that none is broken and that faults struck.
 def unbroken(
     name: str, seeds: range, played: Callable[[int], W], capsys: pytest.CaptureFixture[str]
 ) -> list[W]:
-    """A run of each of these seeds of a judge. Says which they are; none is broken."""
+    """A run of each of these seeds of a judge. Says which they are; none is broken, and
+    faults struck.
+    """
     with capsys.disabled():
         print(f"\n{name}: {len(seeds)} seeds from {seeds.start}")
     runs = {seed: one(played, seed) for seed in seeds}
     broken = {seed: world.broken[0] for seed, world in runs.items() if world.broken}
     assert not broken, f"{name}: {broken}"
+    assert sum(len(world.plan.struck) for world in runs.values()) > len(seeds)
     noticed.are_sound(name, seeds)
     return list(runs.values())
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol, Self, TypeVar
 
 from memory.policies import passage_splitting
 from tests.simulation.client import EngineClient
@@ -180,3 +181,20 @@ def _results(chunks: Iterator[tuple[list[int], str | None]], jobs: int) -> Itera
 
 def _run_packed(chunk: tuple[list[int], str | None]) -> Summary:
     return run_chunk(*chunk)
+
+
+class _Adding(Protocol):
+    def add(self, other: Self, /) -> None: ...
+
+
+S = TypeVar("S", bound=_Adding)
+
+
+def sum_up(some: Callable[[Sequence[int]], S], total: S, seeds: Sequence[int], jobs: int) -> Iterator[S]:
+    """What `some` seeds have come to so far, again and again, on several processes."""
+    chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
+    with ExitStack() as stack:
+        pool = stack.enter_context(multiprocessing.get_context("fork").Pool(jobs)) if jobs > 1 else None
+        for part in map(some, chunks) if pool is None else pool.imap_unordered(some, chunks):
+            total.add(part)
+            yield total

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
+import ssl
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 
-def self_signed(folder: Path, host: str = "localhost") -> tuple[Path, Path]:
-    """A certificate made out to the host, and its key, readable by whoever a server
+NEEDS_OPENSSL = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="the command 'openssl', which makes the certificate, is not here"
+)
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate made out to `localhost`, and its key, readable by whoever a server
     runs as.
     """
     certificate, key = folder / "cert.pem", folder / "key.pem"
@@ -21,10 +31,24 @@ def self_signed(folder: Path, host: str = "localhost") -> tuple[Path, Path]:
         "-days",
         "2",
         "-subj",
-        f"/CN={host}",
+        "/CN=localhost",
     ]
-    command += ["-addext", f"subjectAltName=DNS:{host}", "-keyout", str(key), "-out", str(certificate)]
+    command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
     for path in (folder, certificate, key):
         path.chmod(0o755)
     return certificate, key
+
+
+def handshake(certificate: Path) -> Callable[[int], None]:
+    """What fails as long as no server with this certificate speaks TLS on a port."""
+
+    def shakes_hands(port: int) -> None:
+        context = ssl.create_default_context(cafile=str(certificate))
+        with (
+            socket.create_connection(("localhost", port), timeout=2) as bare,
+            context.wrap_socket(bare, server_hostname="localhost"),
+        ):
+            pass
+
+    return shakes_hands

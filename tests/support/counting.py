@@ -5,50 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from tests.support.relaying import Relay
+
 _WATCHING = (b"hello\x00", b"ismaster\x00", b"helloOk\x00")
 """What MongoDB's driver asks by itself, on connections of its own, whatever else goes
 on.
 """
 
 
-class Counting:
-    """Listens on a free port of the loopback interface (`port`) and passes bytes on to
-    a server's port.
-
-    A trip is whatever goes to the server and the answer that comes back: `trips` counts
-    answers that follow a request. Statements sent together are one trip, as they take
-    the time of one.
+class Counting(Relay):
+    """A trip is whatever goes to the server and the answer that comes back: `trips`
+    counts answers that follow a request. Statements sent together are one trip, as they
+    take the time of one.
     """
 
     def __init__(self, target: int) -> None:
-        self._target = target
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
+        super().__init__(target)
         self.trips = 0
-
-    async def __aenter__(self) -> Counting:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in self._open:
-            writer.transport.abort()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream, downstream = await asyncio.open_connection("127.0.0.1", self._target)
         self._open |= {writer, downstream}
         asked = asyncio.Event()
-        for task in (self._requests(reader, downstream, asked), self._answers(upstream, writer, asked)):
-            self._tasks.add(asyncio.ensure_future(task))
+        self._begin(self._requests(reader, downstream, asked), self._answers(upstream, writer, asked))
 
     async def _requests(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: asyncio.Event

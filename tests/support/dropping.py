@@ -7,42 +7,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from tests.support.relaying import Relay
 
-class Dropping:
-    """Listens on a free port of the loopback interface (`port`) and passes bytes on to
-    a server's port.
-    """
 
+class Dropping(Relay):
     def __init__(self, target: int) -> None:
-        self._target = target
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        super().__init__(target)
         self._answers_left: int | None = None
-        self.port = 0
         self.dropped = 0
-
-    async def __aenter__(self) -> Dropping:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.drop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
-
-    def drop(self) -> None:
-        """Every connection is gone, as after a restart or an idle hour behind a
-        firewall.
-        """
-        for writer in self._open:
-            writer.transport.abort()
-        self._open.clear()
 
     def drop_answer(self, number: int = 0) -> None:
         """Pass on so many more pieces of answers; the next one is lost, and the
@@ -61,8 +33,7 @@ class Dropping:
             writer.transport.abort()
             return
         self._open |= {writer, downstream}
-        for task in (self._pass(reader, downstream, False), self._pass(upstream, writer, True)):
-            self._tasks.add(asyncio.ensure_future(task))
+        self._begin(self._pass(reader, downstream, False), self._pass(upstream, writer, True))
 
     async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, answers: bool) -> None:
         with contextlib.suppress(OSError):

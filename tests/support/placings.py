@@ -215,3 +215,9 @@ OF_SERVERS = Placing(
     lambda folder: _tiers(_redis(), *[_postgres()] * 2),
 )
 """Several processes serve this one: it has no folder that one of them would own."""
+
+PGVECTOR = Placing(
+    "pgvector-only",
+    ("postgresql_pgvector",),
+    lambda folder: _tiers(*[postgres_servers.with_pgvector().url(schema=f"m{uuid.uuid4().hex}")] * 3),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,20 @@ def finished(processes: Sequence[subprocess.Popen[str]], within: float = 60) -> 
     return outputs
 
 
+def last_before_kill(writer: subprocess.Popen[str], number: int) -> int:
+    """The last number that it printed; it is killed once it has printed this one, and
+    has gone on until it noticed.
+    """
+    last = -1
+    assert writer.stdout is not None
+    for line in writer.stdout:
+        last = int(line)
+        if last == number:
+            writer.send_signal(signal.SIGKILL)
+    assert writer.wait() == -signal.SIGKILL
+    return last
+
+
 class Racers:
     """Processes that each carry out what they are told at the same moment."""
 
@@ -51,11 +66,11 @@ class Racers:
             assert process.stdin is not None
             process.stdin.write(json.dumps(told) + "\n")
             process.stdin.flush()
-        return {name: json.loads(_line(process)) for name, process in self._processes.items()}
+        return {name: json.loads(line_of(process)) for name, process in self._processes.items()}
 
     def wait_until_open(self) -> None:
         for process in self._processes.values():
-            assert _line(process) == "open", process.stderr.read() if process.stderr else ""
+            assert line_of(process) == "open", process.stderr.read() if process.stderr else ""
 
     def end(self) -> None:
         for process in self._processes.values():
@@ -78,6 +93,6 @@ def racers(
         made.end()
 
 
-def _line(process: subprocess.Popen[str]) -> str:
+def line_of(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()

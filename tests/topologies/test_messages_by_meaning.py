@@ -4,7 +4,6 @@ asked to, the long tier's, where that serves it; else by words.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,25 +12,12 @@ import pytest
 
 from memory import InvalidInput, Memory
 from memory.facade.runtime.access import engine_of
-from tests.support import postgres_servers
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
-from tests.support.placings import ORDINARY, Placing, forget
+from tests.support.placings import ORDINARY, PGVECTOR, forget
 from tests.unit.orchestrator.conversations.meant import astray
 
-
-def _pgvector(folder: Path) -> dict[str, Any]:
-    return {
-        "tiers": dict.fromkeys(
-            ("short", "mid", "long"), postgres_servers.with_pgvector().url(schema=f"m{uuid.uuid4().hex}")
-        )
-    }
-
-
-PLACINGS = {
-    placing.name: placing
-    for placing in (*ORDINARY, Placing("pgvector-only", ("postgresql_pgvector",), _pgvector))
-}
+PLACINGS = {placing.name: placing for placing in (*ORDINARY, PGVECTOR)}
 CASES = (
     ("default", "home", True),
     ("default", "long", True),

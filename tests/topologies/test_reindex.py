@@ -5,7 +5,6 @@ are served and everybody writes on.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,26 +16,16 @@ from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES, ENTRY_VERSIONS, MODEL, PASSAGES
 from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Record, Role
-from tests.support import postgres_servers
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
 from tests.support.long_texts import astray
-from tests.support.placings import BESIDE_EDGE, ORDINARY, Placing, forget
+from tests.support.placings import BESIDE_EDGE, ORDINARY, PGVECTOR, forget
 from tests.support.turned import Embedder
-
-
-def _pgvector(folder: Path) -> dict[str, Any]:
-    return {
-        "tiers": dict.fromkeys(
-            ("short", "mid", "long"), postgres_servers.with_pgvector().url(schema=f"m{uuid.uuid4().hex}")
-        )
-    }
-
 
 PLACINGS = (
     *(p for p in ORDINARY if p.name != "in-memory"),
     *BESIDE_EDGE,
-    Placing("pgvector-only", ("postgresql_pgvector",), _pgvector),
+    PGVECTOR,
 )
 EVERYONES = {"default"}
 """Where everyone's run does it."""

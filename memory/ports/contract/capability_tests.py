@@ -85,7 +85,7 @@ def needs_address(test: Test) -> Test:
 def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
     """Return whether a test with this mark runs for this harness."""
     wanted, unwanted = mark.kwargs.get("claimed", ()), mark.kwargs.get("unclaimed", ())
-    hooks = _hooks_of(harness)  # type: ignore[arg-type]  # mypy takes no class for hashable
+    hooks = hooks_of(harness)  # type: ignore[arg-type]  # mypy takes no class for hashable
     if any(wants and not hooks.get(what, True) for what, wants in mark.kwargs.items()):
         return False
     return all(_is_claimed(harness.claims, name) for name in wanted) and not any(
@@ -94,14 +94,14 @@ def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
 
 
 @cache
-def _hooks_of(harness: type[Harness]) -> Mapping[str, bool]:
+def hooks_of(harness: type[Harness]) -> Mapping[str, bool]:
     """Return what the harness offers beside its store, by the arguments of the mark."""
     return {
         "remote": harness.remote,
         "built": bool(harness.urls),
         "cramped": harness.can_be_cramped(),
-        "tiny": harness.can_be_tiny(),
         "derived": harness.can_damage_derived(),
+        "tiny": harness.can_be_tiny(),
         "files": harness.has_files(),
         "address": harness.has_address(),
     }

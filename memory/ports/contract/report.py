@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory.ports.capabilities import CACHE_NEEDS, FLAGS, HOME_NEEDS, Capabilities
-from memory.ports.contract.capability_tests import MARK, fits
+from memory.ports.contract.capability_tests import MARK, fits, hooks_of
 from memory.ports.contract.clauses import CLAUSES, EDITION, Clause
 from memory.ports.contract.clauses import MARK as CLAUSE_MARK
 
@@ -184,16 +184,8 @@ _NAMED = 12
 
 def hooks_missing(harness: type[Harness]) -> list[str]:
     """Return the hooks that the harness does not implement."""
-    has = {
-        "remote": harness.remote,
-        "built": bool(harness.urls),
-        "cramped": harness.can_be_cramped(),
-        "derived": harness.can_damage_derived(),
-        "tiny": harness.can_be_tiny(),
-        "files": harness.has_files(),
-        "address": harness.has_address(),
-    }
-    return [hook for hook, given in has.items() if not given]
+    given = hooks_of(harness)  # type: ignore[arg-type]  # mypy takes no class for hashable
+    return [hook for hook, is_given in given.items() if not is_given]
 
 
 def _unmet(clause: Clause, harness: type[Harness]) -> Verdict | None:

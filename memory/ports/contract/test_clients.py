@@ -294,7 +294,7 @@ async def test_a_generation_another_client_raised_binds_one_that_does_nothing_bu
     assert (await fetch_record(raising, 3, collection=MORE_SAMPLES)).generation == 3
 
 
-async def _snapshot(client: Store, word: str = "lantern") -> list[object]:
+async def _snapshot(client: Store) -> list[object]:
     """Return the answers of every question on partitions, a tenant and everywhere."""
     roles, can = frozenset(Role), client.capabilities
     wide: list[Where] = [Tenant(HERE.tenant), Tenant(FOREIGN.tenant), Everywhere()] if can.tenant_wide else []
@@ -314,7 +314,7 @@ async def _snapshot(client: Store, word: str = "lantern") -> list[object]:
             )
         hits = [
             await client.search(Search(SAMPLES, where, by, 20, roles=roles))
-            for by in ways(client, word, 1.0, 0.0)
+            for by in ways(client, "lantern", 1.0, 0.0)
         ]
         seen += [[(hit.head, round(hit.score, 5)) for hit in some] for some in hits]
     if can.tenant_wide:

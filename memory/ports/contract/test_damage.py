@@ -5,7 +5,7 @@ Its neighbours are served, and it can be rewritten and erased.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -333,12 +333,12 @@ async def test_a_creation_does_not_replace_a_corrupt_record(harness: Harness, st
     assert not (await one(store, first)).applied
 
 
-async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBERS) -> None:
+async def _is_healed(store: Store, wrote: Record) -> None:
     healed = await fetch_record(store, DAMAGED)
     assert healed == replace(wrote, generation=healed.generation)
     page = await store.query(Query(SAMPLES, within(HERE)))
-    assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in numbers], ())
-    assert (await store.count(Query(SAMPLES, within(HERE)))).records == len(numbers)
+    assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in NUMBERS], ())
+    assert (await store.count(Query(SAMPLES, within(HERE)))).records == len(NUMBERS)
     if store.capabilities.lexical:
         assert await hit_ids(store, f"word{DAMAGED}") == {id_of(DAMAGED)}
     if store.capabilities.semantic:

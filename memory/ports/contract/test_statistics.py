@@ -44,12 +44,10 @@ def _gone_record(n: int, at: Partition, **parts: Any) -> Record:
     )
 
 
-async def _scores(
-    store: Store, at: Where, whose: Sequence[Partition], text: str = "lantern harbour"
-) -> dict[tuple[int, str], float]:
+async def _scores(store: Store, at: Where, whose: Sequence[Partition]) -> dict[tuple[int, str], float]:
     """Return the scores by number and place, comparable with those of other places."""
     numbers = {key_of(n, p): (n, str(place)) for place, p in enumerate(whose) for n in (*KEPT, *GONE)}
-    return {numbers[hit.head.key]: hit.score for hit in await search_hits(store, text, at)}
+    return {numbers[hit.head.key]: hit.score for hit in await search_hits(store, "lantern harbour", at)}
 
 
 async def _delete(store: Store) -> None:

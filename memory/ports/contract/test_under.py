@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -78,8 +77,8 @@ ALIKE_TENANTS = ("acme", "Acme", "acme/")
 PREFIXES = tuple(scope for scope in TREE_SCOPES if scope.endswith("/"))
 
 
-def _places(tenants: Sequence[str] = ALIKE_TENANTS) -> list[Partition]:
-    return [Partition(tenant, scope) for tenant in tenants for scope in TREE_SCOPES]
+def _places() -> list[Partition]:
+    return [Partition(tenant, scope) for tenant in ALIKE_TENANTS for scope in TREE_SCOPES]
 
 
 def _ids(where: Under) -> set[str]:

@@ -41,8 +41,6 @@ from tests.simulation.world import HOME
 
 TENANT, SCOPES, KEY = "acme", (Scope.session("s1"), Scope.user("ada")), "current"
 WORKERS, ACTS_EACH, ROUNDS = 3, 8, 12
-MEETING = 60.0
-"""Seconds from one moment at which workers meet to the next."""
 STEPS = ("read.home", "write.home", "update.home", "version.keep", "delete.home", "replica.deliver")
 """What faults strike more readily at."""
 WEIGHTS = {
@@ -181,15 +179,10 @@ class Writer(Worker[Run]):
         _, entry_id, _ = await self._current(random)
         await self.engine.tier_mover.move(ENTRIES, Key(TENANT, entry_id), random.choice(("mid", "long")))
 
-    async def _sweep(self, label: str, random: Random) -> None:
-        await asyncio.sleep(random.random() * 100)
-        await self.engine.maintenance.sweep()
-
     async def _meet(self, random: Random) -> None:
         """Often wait until the others call, too."""
         if random.random() < 0.6:
-            now = self.run.loop.time()
-            await asyncio.sleep(MEETING - now % MEETING + random.random() * 0.002)
+            await self.wait_for_meeting(random)
 
     async def _write(self, mode: Any, scope: Scope, call: Call, text: str, *, soon: bool = False) -> None:
         kind = PartialDraft if mode == "update" else EntryDraft

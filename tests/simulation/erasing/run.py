@@ -44,7 +44,7 @@ from memory.orchestrator.storage.collections import ENTRIES, NUMBERS, RELATIONS,
 from memory.orchestrator.storage.session_keys import session_key
 from memory.ports.record import Key
 from tests.simulation.erasing.told import COPY, ERASED, OTHER, Act, Run, Watched
-from tests.simulation.faults import CLOCK_ERROR, Fault
+from tests.simulation.faults import AIMED, CLOCK_ERROR
 from tests.simulation.lives import Worker, at_work, audited, drawn_acts, loop_of, plan_of, play, servers_of
 from tests.simulation.loop import seeded
 from tests.simulation.setup import SETTINGS
@@ -81,16 +81,6 @@ STEPS = (
     *("scratchpad.put", "scratchpad.part", "move.arrive", "derive.home", "owed.settle"),
 )
 """What faults strike more readily at; and in some runs one of these at one of them."""
-FOCUSED = (
-    Fault.CRASH_BEFORE,
-    Fault.CRASH_AFTER,
-    Fault.ERROR_AFTER,
-    Fault.TIMEOUT,
-    Fault.FROZEN,
-    Fault.PARTIAL,
-    Fault.DUPLICATE,
-    Fault.CANCELLED,
-)
 WEIGHTS = {
     "write": 6,
     "edit": 5,
@@ -138,7 +128,7 @@ class Client(Worker[Run]):
         return OTHER if random.random() < 0.15 else ERASED
 
     def _entry(self, random: Random, tenant: str) -> str | None:
-        there = sorted(life.key.id for life in self.run.standing(tenant) if life.of == ENTRIES.name)
+        there = sorted(life.key.id for life in self.run.standing_lives(tenant) if life.of == ENTRIES.name)
         return random.choice(there) if there else None
 
     # -- entries -----------------------------------------------------------------------
@@ -242,7 +232,7 @@ class Client(Worker[Run]):
         session = await self._session(tenant, random)
         draft, messages = await session.as_of(None)
         key = session_key(tenant, session.id)
-        if draft.forked_from is None or not any(life.key == key for life in self.run.standing(tenant)):
+        if draft.forked_from is None or not any(life.key == key for life in self.run.standing_lives(tenant)):
             return
         incarnation = draft.forked_from.incarnation  # it may have been created again meanwhile
         self.run.forked[session_key(tenant, f"fork-{label}")] = next(
@@ -298,9 +288,7 @@ def played(seed: int) -> Run:
     random, loop = seeded(seed, 6), loop_of(seed)
     able = replace(HOME, atomic=random.random() < 0.5, fenced=seed % 4 != 1)
     servers = servers_of(loop, able, random.choice((1, 2, 3)), Watched)
-    plan = plan_of(seed, random, STEPS)
-    if random.random() < 0.4:
-        plan.focus = random.choice(STEPS), random.choice(FOCUSED).value
+    plan = plan_of(seed, random, STEPS, AIMED, share=0.4)
     world = Run(seed, loop, plan, servers)
     for server in servers:
         server.store.world = world  # type: ignore[attr-defined]

@@ -222,7 +222,7 @@ class Run(World):
             return None
         return there[-1] if there and there[-1].ended == inf else None
 
-    def standing(self, tenant: str | None = None) -> list[Life]:
+    def standing_lives(self, tenant: str | None = None) -> list[Life]:
         last = [lives[-1] for lives in self.lives.values() if lives]
         return [life for life in last if life.ended == inf and tenant in (None, life.key.tenant)]
 
@@ -341,7 +341,7 @@ class Run(World):
         """Who is told that the tenant is erased is told the truth: nothing is there of
         what stood when that was asked.
         """
-        for life in self.standing(ERASED):
+        for life in self.standing_lives(ERASED):
             if life.at < begun:
                 self.broken.append(
                     f"{label} is told that all is erased, and {life.of} {life.key.id} stood there before:"
@@ -351,7 +351,7 @@ class Run(World):
     def judge(self) -> None:
         if any(self._operations()):
             self.broken.append("an erasure is still under way")
-        for life in self.standing():
+        for life in self.standing_lives():
             if life.root is not None and life.root.ended < inf:
                 self.broken.append(f"{life.of} {life.key.id} is left of what is gone")
             elif life.root is None and self.is_of_before(life):

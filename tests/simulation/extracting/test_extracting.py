@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from memory.ports.contract.cells import cells
 from tests.simulation.extracting.many import one, some
 from tests.simulation.extracting.mutations import MUTATIONS
 from tests.support import noticed
@@ -37,12 +36,6 @@ def test_a_mutation_in_recording_is_noticed(mutation: str) -> None:
         range(NOTICED_WITHIN),
         sound_elsewhere=THOROUGH,
     )
-
-
-@cells("mutation", sorted(MUTATIONS), shared=True)
-def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
-    with MUTATIONS[mutation].applied():
-        pass
 
 
 def test_a_run_of_recordings_is_replayed_to_the_letter() -> None:

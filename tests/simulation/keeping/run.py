@@ -26,7 +26,7 @@ from memory.orchestrator.documents import chunks, documents
 from memory.orchestrator.documents.documents import ChangeRequest, DeleteRequest, KeyRange, PutRequest
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
 from memory.ports.record import Record
-from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault
+from tests.simulation.faults import CLOCK_ERROR, LATEST, UNANSWERED
 from tests.simulation.lives import (
     Worker,
     World,
@@ -47,8 +47,6 @@ KEYS, PAIR = ("a", "b"), ("x", "y")
 INLINE, CHUNK = 24, 16
 """So small that longer values stand in several chunks."""
 WORKERS, ACTS_EACH, ROUNDS = 3, 9, 14
-MEETING = 60.0
-"""Seconds from one moment at which workers meet to the next."""
 STEPS = (
     "document.put",
     "document.chunk",
@@ -59,7 +57,6 @@ STEPS = (
     "document.read",
     "document.list",
 )
-FOCUSED = (Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.FROZEN, Fault.CRASH_AFTER, Fault.DUPLICATE)
 WEIGHTS = {
     "put": 6,
     "long": 6,
@@ -107,14 +104,10 @@ class Run(World):
     seen: dict[str, list[Stood]] = field(default_factory=dict)
     """The versions of each key, in the order in which they came."""
 
-    def rows(self, collection: str = DOCUMENTS.name) -> list[Record]:
-        store = self.servers[0].store
-        return [row for row in store.state.everything(collection) if isinstance(row, Record)]
-
     # -- what holds at every moment ----------------------------------------------------
 
     def look(self) -> None:
-        standing = {str(row.fields["key"]): row for row in self.rows()}
+        standing = {str(row.fields["key"]): row for row in self.standing(DOCUMENTS)}
         for key in (*KEYS, *PAIR):
             row, stood = standing.get(key), self.seen.setdefault(key, [])
             now = Stood(
@@ -139,7 +132,7 @@ class Run(World):
         if row.fields.get("upload") is None:
             return 0
         there = [
-            one for one in self.rows(DOCUMENT_CHUNKS.name) if one.fields["upload"] == row.fields["upload"]
+            one for one in self.standing(DOCUMENT_CHUNKS) if one.fields["upload"] == row.fields["upload"]
         ]
         return int(str(row.fields["chunks"])) - len(there)
 
@@ -150,12 +143,12 @@ class Run(World):
         for act in self.acts.values():
             for key in act.keys:
                 self._judge_act(act, key, self.seen[key])
-        rows = self.rows()
+        rows = self.standing(DOCUMENTS)
         for row in rows:
             if missing := self.missing(row):
                 self.broken.append(f"in the end {missing} chunks of {label_of(row)} are missing")
         uploads = {row.fields["upload"] for row in rows if row.fields.get("upload") is not None}
-        if {row.fields["upload"] for row in self.rows(DOCUMENT_CHUNKS.name)} - uploads:
+        if {row.fields["upload"] for row in self.standing(DOCUMENT_CHUNKS)} - uploads:
             self.broken.append("chunks are left of which no document stands")
         standing = {str(row.fields["key"]): label_of(row) for row in rows}
         if standing != {key: one.metadata["label"] for key, one in found.items()}:
@@ -269,14 +262,14 @@ class Writer(Worker[Run]):
         """What was acknowledged before the erasure began is gone behind it."""
         begun = self.run.loop.time()
         await self.engine.erasure.erase_scope(TENANT, SCOPE)
-        for row in self.run.rows():
+        for row in self.run.standing(DOCUMENTS):
             act = self.run.acts.get(label_of(row))
             if act is not None and act.outcome == "done" and act.ended < begun:
                 self.run.broken.append(f"{act.label} stands behind an erasure")
 
     async def _meet(self, label: str, random: Random) -> None:
         """All workers at one moment."""
-        await asyncio.sleep(MEETING - self.run.loop.time() % MEETING + random.random() * 0.002)
+        await self.wait_for_meeting(random)
         acts = ("_put", "_long", "_long", "_swap", "_create", "_group", "_group", "_delete", "_swept")
         await getattr(self, random.choice(acts))(label, random)
 
@@ -299,9 +292,7 @@ def played(seed: int) -> Run:
     """One run; the same seed is the same run."""
     loop = loop_of(seed)
     random = seeded(seed, 6)
-    plan = plan_of(seed, random, STEPS)
-    if random.random() < 0.3:
-        plan.focus = random.choice(STEPS), random.choice(FOCUSED).value
+    plan = plan_of(seed, random, STEPS, UNANSWERED, share=0.3)
     world = Run(seed, loop, plan, servers_of(loop, replace(HOME, grouped=True)))
     with small():
         return play(world, _all)

@@ -8,7 +8,6 @@ is asked of an engine and of a model in plain Python.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -189,10 +188,6 @@ class Linker(Worker[Run]):
         if away:
             self.run.deleted.add(entry_id)
         await self.engine.derivation.promote(TENANT, entry_id, Scope.user("bo"), delete_original=away)
-
-    async def _sweep(self, label: str, random: Random) -> None:
-        await asyncio.sleep(random.random() * 100)
-        await self.engine.maintenance.sweep()
 
     async def _read(self, label: str, random: Random) -> None:
         which = random.random()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memory.ports.contract.cells import cells
 from tests.simulation.linking.mutations import MUTATIONS
 from tests.simulation.linking.run import played
-from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
+from tests.simulation.lives import ENOUGH, assert_noticed, assert_repeats, assert_shown, unbroken
 from tests.support import noticed
 from tests.support.depth import seeds
 
@@ -17,7 +16,6 @@ SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
 @pytest.mark.drawn
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     worlds = unbroken("linking", SEEDS, played, capsys)
-    assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
     if len(SEEDS) < ENOUGH:
         return
     assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
@@ -27,21 +25,9 @@ def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_seed_is_the_same_run_again() -> None:
-    for seed in (0, 9):
-        first, second = one(played, seed), one(played, seed)
-        assert (first.plan.struck, first.linked, first.asked) == (
-            second.plan.struck,
-            second.linked,
-            second.asked,
-        )
+    assert_repeats(played, lambda world: (world.plan.struck, world.linked, world.asked))
 
 
 @pytest.mark.parametrize("mutation", noticed.cases("linking/", sorted(MUTATIONS)))
 def test_a_mutation_in_the_graph_is_noticed(mutation: str) -> None:
     assert_noticed(f"linking/{mutation}", MUTATIONS[mutation], played)
-
-
-@cells("mutation", sorted(MUTATIONS), shared=True)
-def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
-    with MUTATIONS[mutation].applied():
-        pass

@@ -23,12 +23,13 @@ from memory.domain.scratchpad import Scratchpad
 from memory.orchestrator.entries import scratchpads
 from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.ports.record import Record
-from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault, Process
+from tests.simulation.faults import CLOCK_ERROR, LATEST, UNANSWERED, Process
 from tests.simulation.lives import (
     Worker,
     World,
     at_work,
     audited,
+    bytes_of,
     drawn_acts,
     loop_of,
     plan_of,
@@ -45,8 +46,6 @@ CAP, PART_BYTES = 420, 64
 parts.
 """
 WORKERS, ACTS_EACH, ROUNDS = 3, 8, 12
-MEETING = 60.0
-"""Seconds from one moment at which workers meet to the next."""
 STEPS = (
     "scratchpad.end",
     "scratchpad.put",
@@ -57,7 +56,6 @@ STEPS = (
     "scratchpad.find",
 )
 """What faults strike more readily at; and in some runs one of these at one of them."""
-FOCUSED = (Fault.ERROR_AFTER, Fault.TIMEOUT, Fault.FROZEN, Fault.CRASH_AFTER, Fault.DUPLICATE)
 WEIGHTS = {"append": 9, "long": 5, "clear": 3, "read": 4, "sweep": 2}
 
 
@@ -98,15 +96,10 @@ class Run(World):
     told: int = 0
     """The last place of which somebody was told."""
 
-    def standing(self) -> list[Record]:
-        return [
-            row for row in self.servers[0].store.state.everything(SCRATCHPADS.name) if isinstance(row, Record)
-        ]
-
     # -- what holds at every moment ----------------------------------------------------
 
     def look(self) -> None:
-        rows = self.standing()
+        rows = self.standing(SCRATCHPADS)
         by_key = {row.key: row for row in rows}
         for row in sorted(
             (row for row in rows if "place" in row.fields), key=lambda row: _number(row, "place")
@@ -115,7 +108,7 @@ class Run(World):
             keys = [
                 scratchpads._part_key(row.partition, nonce, number) for number in range(_number(row, "parts"))
             ]
-            parts = [_data(by_key[key]) for key in keys if key in by_key]
+            parts = [bytes_of(by_key[key]) for key in keys if key in by_key]
             if place not in self.seen:
                 self._came(place, row, parts)
             elif self.seen[place].said is None and len(parts) == len(keys):
@@ -129,7 +122,7 @@ class Run(World):
         nonce, number = str(row.fields["nonce"]), _number(row, "parts")
         act = self.by_nonce[nonce]
         whole = not number or (len(parts) == number and sum(map(len, parts)) == _number(row, "bytes"))
-        said = b"".join(parts) if number else _data(row)
+        said = b"".join(parts) if number else bytes_of(row)
         seen = self.seen[place] = Seen(
             nonce,
             _number(row, "cleared"),
@@ -163,7 +156,9 @@ class Run(World):
     def left_of(self, act: Act) -> bool:
         """Whether parts of it stand."""
         nonces = {nonce for nonce, one in self.by_nonce.items() if one is act}
-        return any("place" not in row.fields and row.fields["nonce"] in nonces for row in self.standing())
+        return any(
+            "place" not in row.fields and row.fields["nonce"] in nonces for row in self.standing(SCRATCHPADS)
+        )
 
     def _slept(self, act: Act) -> bool:
         """Whether a sweep may have taken its parts before its row came: who appended
@@ -204,10 +199,10 @@ class Run(World):
                 self.broken.append(f"{act.label} was told {act.size} bytes")
         last = max(self.seen, default=0)
         cleared = self.seen[last].cleared if last else 0
-        standing = {_number(row, "place") for row in self.standing() if "place" in row.fields}
+        standing = {_number(row, "place") for row in self.standing(SCRATCHPADS) if "place" in row.fields}
         if standing != {*range(cleared + 1, last + 1)}:
             self.broken.append(f"after {cleared} of {last} were cleared {sorted(standing)} stand")
-        left = {str(row.fields["nonce"]) for row in self.standing() if "place" not in row.fields}
+        left = {str(row.fields["nonce"]) for row in self.standing(SCRATCHPADS) if "place" not in row.fields}
         if left - {self.seen[place].nonce for place in standing}:
             self.broken.append("parts are left of which no row stands")
         if (found.content.encode(), found.damaged) != self.content(last):
@@ -264,7 +259,7 @@ class Writer(Worker[Run]):
 
     async def _meet(self, label: str, random: Random) -> None:
         """All workers at one moment."""
-        await asyncio.sleep(MEETING - self.run.loop.time() % MEETING + random.random() * 0.002)
+        await self.wait_for_meeting(random)
         await getattr(self, random.choice(("_append", "_append", "_long", "_long", "_clear", "_swept")))(
             label, random
         )
@@ -304,11 +299,6 @@ class Writer(Worker[Run]):
         await self._sweep(label, random, within=random.choice((0.01, 1.0, LATEST)))
 
 
-def _data(row: Record) -> bytes:
-    data = row.fields.get("data")
-    return data if isinstance(data, bytes) else b""
-
-
 def _number(row: Record, name: str) -> int:
     return int(str(row.fields.get(name) or 0))
 
@@ -323,9 +313,7 @@ def played(seed: int) -> Run:
     """One run; the same seed is the same run."""
     loop = loop_of(seed)
     random = seeded(seed, 6)
-    plan = plan_of(seed, random, STEPS)
-    if random.random() < 0.3:
-        plan.focus = random.choice(STEPS), random.choice(FOCUSED).value
+    plan = plan_of(seed, random, STEPS, UNANSWERED, share=0.3)
     world = Run(seed, loop, plan, servers_of(loop, HOME))
     with small():
         return play(world, _all)

@@ -13,8 +13,9 @@ from tests.simulation.loop import OWNER, run, seeded
 from tests.simulation.rules.acts import Worker
 from tests.simulation.rules.ending import in_the_end
 from tests.simulation.rules.given import OLD, SCOPES, TENANTS
-from tests.simulation.rules.run import Run, begin, opened, world_of
+from tests.simulation.rules.run import Run, begin, world_of
 from tests.simulation.sessions.crashes import MOST_CALLS, OPERATION, Cut
+from tests.simulation.sessions.run import opened
 
 CUT = "sweep end crowd hold release delete".split()
 BEFORE = "hold update update relate relate hold".split()

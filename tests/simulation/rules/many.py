@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tests.simulation.faults import Coverage
 from tests.simulation.rules.run import AIMED, Run, run_rules
 from tests.simulation.rules.told import Call
-from tests.simulation.runner import CHUNK, Failure, silence
+from tests.simulation.runner import Failure, silence, sum_up
 from tests.support.repeatable import repeatable
 
 
@@ -75,9 +73,4 @@ def _said(call: Call) -> str:
 
 def many(seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Summary]:
     """What these seeds have come to so far, again and again."""
-    chunks, total = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)], Summary()
-    with ExitStack() as stack:
-        pool = stack.enter_context(multiprocessing.get_context("fork").Pool(jobs)) if jobs > 1 else None
-        for part in map(some, chunks) if pool is None else pool.imap_unordered(some, chunks):
-            total.add(part)
-            yield total
+    return sum_up(some, Summary(), seeds, jobs)

@@ -16,7 +16,6 @@ from datetime import timedelta
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
-from memory.domain.errors import MemoryTiersError
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.topology import Topology
@@ -29,6 +28,7 @@ from tests.simulation.rules.ending import in_the_end
 from tests.simulation.rules.given import ALONE, PROMOTION, QUOTAS, RULED, TENANTS, WITH_ADA, retention_of
 from tests.simulation.rules.told import Told
 from tests.simulation.rules.watch import Watch
+from tests.simulation.sessions.run import opened
 from tests.simulation.steps import can_meet
 from tests.simulation.world import HOME, volatile
 
@@ -197,11 +197,3 @@ async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbe
 def rest(which: float, how_long: float) -> float:
     """Seconds between two acts: none to speak of, some minutes, or an hour."""
     return how_long * (0.02 if which < 0.5 else 600.0 if which < 0.8 else 5_000.0)
-
-
-async def opened(engine: Engine) -> bool:
-    try:
-        await engine.open()
-    except MemoryTiersError:
-        return False
-    return True

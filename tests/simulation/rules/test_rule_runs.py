@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from memory.ports.contract.cells import cells
 from tests.simulation.faults import Fault
 from tests.simulation.lives import least
 from tests.simulation.rules.crashes import CUT, cut_off
@@ -73,12 +72,6 @@ def test_a_mutation_in_what_acts_by_rules_is_noticed(mutation: str) -> None:
         range(NOTICED_WITHIN),
         sound_elsewhere=THOROUGH,
     )
-
-
-@cells("mutation", sorted(MUTATIONS), shared=True)
-def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
-    with MUTATIONS[mutation].applied():
-        pass
 
 
 def test_a_run_of_rules_is_replayed_to_the_letter_traced_or_not() -> None:

@@ -81,7 +81,7 @@ async def _live(
 async def _perform(world: Run, process: Process, worker: Worker, acts: Sequence[str], struck: str) -> None:
     OWNER.set(process)
     with suppress(WorkerCrashed):
-        await opened(worker)
+        await opened(worker.engine)
         for number, act in enumerate(acts):
             process.begin(OPERATION if act == struck and number == len(acts) - 1 else 0)
             label = f"{process.name}.{len(world.trace)}"

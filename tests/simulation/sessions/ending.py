@@ -24,7 +24,7 @@ from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.record import Key, Record, Role
 from tests.simulation.loop import OWNER
 from tests.simulation.sessions.acts import SESSION, SYSTEM, TENANT, Worker, everything, texts_in
-from tests.simulation.sessions.logs import LogCheck
+from tests.simulation.sessions.logs import LogCheck, data_of
 
 if TYPE_CHECKING:
     from tests.simulation.sessions.run import Run
@@ -173,7 +173,7 @@ def _of_one_answer(world: Run, log: LogCheck, place: int, left: list[int], told:
         each
         for each in left
         if log.rows[each].fields["event"] == "message"
-        and _data(log.rows[each]).get("in_history") is not False
+        and data_of(log.rows[each]).get("in_history") is not False
     ]
     if all(log.was_taken_out(each) for each in spoken) or world.told.users:
         return  # nothing to be made of it; or the entries of its user were erased
@@ -186,10 +186,6 @@ def _of_one_answer(world: Run, log: LogCheck, place: int, left: list[int], told:
 
 def _text(entry: Record) -> str:
     return str(entry.texts["content"])
-
-
-def _data(row: Record) -> Any:
-    return row.body.get("data") or {}
 
 
 # -- what is erased --------------------------------------------------------------------
@@ -215,7 +211,9 @@ def _nothing_is_left(world: Run, log: LogCheck) -> None:
 
 
 def _is_limit(log: LogCheck, place: int) -> bool:
-    left = [each for first, last in _data(log.rows[place]).get("left", ()) for each in range(first, last + 1)]
+    left = [
+        each for first, last in data_of(log.rows[place]).get("left", ()) for each in range(first, last + 1)
+    ]
     return any(log.is_redacted(each) and log.may_be_in_a_summary(each) for each in left)
 
 

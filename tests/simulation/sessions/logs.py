@@ -74,7 +74,7 @@ class LogCheck:
         return str((None if self.is_redacted(place) else row.fields.get("message_id")) or row.key.id)
 
     def is_redacted(self, place: int) -> bool:
-        return bool(_data(self.rows[place]).get("redacted"))
+        return bool(data_of(self.rows[place]).get("redacted"))
 
     def was_taken_out(self, place: int) -> bool:
         """Whether a message was ever taken out of the window by hand: but by a
@@ -94,7 +94,7 @@ class LogCheck:
         self._told.broken.append(f"{self._who}: {what}")
 
     def _take(self, place: int, row: Record) -> None:
-        data, event, shown = _data(row), str(row.fields["event"]), set(self.window)
+        data, event, shown = data_of(row), str(row.fields["event"]), set(self.window)
         left = set(_places(data.get("left", ())))
         self._labels[str(data.get("reason"))] += 1
         if not left <= shown:
@@ -148,7 +148,7 @@ class LogCheck:
     def _said(self, place: int, event: str, row: Record) -> None:
         if self.status != "active" and not self._is_given(place) and not self._is_begun(place, row):
             self._wrong(f"at place {place} something was said while the session was {self.status}")
-        self.number += _data(row).get("in_history", True) and "number" not in _data(row)
+        self.number += data_of(row).get("in_history", True) and "number" not in data_of(row)
         self.turn += event == "message" and row.fields.get("message_role") == "user"
         self.window.add(place)
 
@@ -300,7 +300,7 @@ class LogCheck:
         self._gone_onward |= leaves
 
 
-def _data(row: Record) -> Any:
+def data_of(row: Record) -> Any:
     return row.body.get("data") or {}
 
 

@@ -4,14 +4,13 @@ noticed by.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from tests.simulation.faults import Coverage, Fault
-from tests.simulation.runner import CHUNK, Failure, silence
+from tests.simulation.runner import Failure, silence, sum_up
 from tests.simulation.sessions.mutations import MUTATIONS
 from tests.simulation.sessions.run import Run, run_sessions
 from tests.simulation.steps import session_pairs
@@ -63,12 +62,7 @@ def some(seeds: Sequence[int]) -> Summary:
 
 def many(seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Summary]:
     """What these seeds have come to so far, again and again."""
-    chunks, total = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)], Summary()
-    with ExitStack() as stack:
-        pool = stack.enter_context(multiprocessing.get_context("fork").Pool(jobs)) if jobs > 1 else None
-        for part in map(some, chunks) if pool is None else pool.imap_unordered(some, chunks):
-            total.add(part)
-            yield total
+    return sum_up(some, Summary(), seeds, jobs)
 
 
 def mutated(name: str) -> AbstractContextManager[None]:

@@ -172,13 +172,13 @@ async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbe
     with suppress(WorkerCrashed):
         worker = Worker(world, process)
         process.begin(numbers)
-        while not await opened(worker):  # noqa: ASYNC110
+        while not await opened(worker.engine):  # noqa: ASYNC110
             await asyncio.sleep(1)
         while todo and not process.dead:
             label, act = todo.pop(0)
             if world.copied and seeded(world.seed, 11, *label.encode()).random() < 0.6:
                 worker = Worker(world, process)  # another process, that remembers nothing
-                if not await opened(worker):
+                if not await opened(worker.engine):
                     continue
             random = seeded(world.seed, 8, *label.encode())
             if world.backups is not None and random.random() < 0.2:
@@ -189,9 +189,9 @@ async def _live(world: Run, process: Process, todo: list[tuple[str, str]], numbe
             await process.performs(worker.perform(act, label, random))
 
 
-async def opened(worker: Worker) -> bool:
+async def opened(engine: Engine) -> bool:
     try:
-        await worker.engine.open()
+        await engine.open()
     except MemoryTiersError:
         return False
     return True

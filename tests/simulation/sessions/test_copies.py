@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from memory.ports.contract.cells import cells
 from tests.simulation.sessions.copies import MUTATIONS, STEPS, one
 from tests.support import noticed
 from tests.support.depth import seeds
@@ -36,9 +35,3 @@ def test_a_mutation_in_copies_of_windows_is_noticed(mutation: str) -> None:
         lambda seed: bool(one(seed).told.broken),
         range(NOTICED_WITHIN),
     )
-
-
-@cells("mutation", sorted(MUTATIONS), shared=True)
-def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
-    with MUTATIONS[mutation].applied():
-        pass

@@ -9,7 +9,6 @@ from itertools import islice
 
 import pytest
 
-from memory.ports.contract.cells import cells
 from tests.simulation.faults import Fault
 from tests.simulation.runner import silence
 from tests.simulation.sessions.crashes import ALL, CUT, cut_off
@@ -83,12 +82,6 @@ def test_a_mutation_in_conversations_is_noticed(mutation: str) -> None:
         range(NOTICED_WITHIN),
         sound_elsewhere=THOROUGH,
     )
-
-
-@cells("mutation", sorted(MUTATIONS), shared=True)
-def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
-    with mutated(mutation):
-        pass
 
 
 def test_a_mutation_that_changes_nothing_is_refused() -> None:

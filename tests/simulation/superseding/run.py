@@ -27,7 +27,6 @@ from memory.domain.scope import Scope
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries.upserts import UpsertCall
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Role
 from tests.simulation.lives import (
     Worker,
@@ -45,8 +44,6 @@ from tests.simulation.world import HOME
 
 TENANT, SCOPES = "acme", (Scope.session("s1"), Scope.user("ada"))
 WORKERS, ACTS_EACH, ROUNDS = 3, 7, 12
-MEETING = 60.0
-"""Seconds from one moment at which workers meet to the next."""
 MISSING = "0195d3b0-7e2a-7cc0-8000-000000000000"
 STEPS = (
     "read.home",
@@ -103,14 +100,6 @@ class Run(World):
     ends: dict[str, tuple[int, datetime | None]] = field(default_factory=dict)
     """By entry, its latest version and when that one's validity ends."""
 
-    def standing(self, collection: Collection) -> list[Record]:
-        found: list[Record] = []
-        for server in self.servers:
-            found += [
-                row for row in server.store.state.everything(collection.name) if isinstance(row, Record)
-            ]
-        return found
-
     @property
     def at_once(self) -> bool:
         """Whether everything is in one atomic store."""
@@ -121,7 +110,7 @@ class Run(World):
     def look(self) -> None:
         homes = [row for row in self.standing(ENTRIES) if row.role is Role.HOME]
         for row in homes:
-            self.born.setdefault(row.key.id, _moment(row, "valid_from"))
+            self.born.setdefault(row.key.id, _begins(row))
         for row in self.standing(RELATIONS):
             link = (str(row.fields["source_id"]), str(row.fields["target_id"]))
             if link not in self.linked and link[0] not in self.born:
@@ -150,7 +139,7 @@ class Run(World):
             for write in self.writes
             if row.key.id in (write.shown if write.named is None else write.named)
         ]
-        start = _moment(row, "valid_from")
+        start = _begins(row)
         moments = {write.entry_id: self.born[write.entry_id] for write in by if write.entry_id in self.born}
         # A start may lie in the future of a clock that is behind: then the end is before it.
         by = [write for write in by if (at := moments.get(write.entry_id)) and end in (at, max(start, at))]
@@ -233,8 +222,8 @@ class Run(World):
                 self.broken.append(f"of {key} the versions {sorted(lost)} are lost")
 
 
-def _moment(row: Record, name: str) -> datetime:
-    found: Any = row.fields[name]
+def _begins(row: Record) -> datetime:
+    found: Any = row.fields["valid_from"]
     return found  # type: ignore[no-any-return]
 
 
@@ -255,8 +244,7 @@ class Writer(Worker[Run]):
 
     async def _meet(self, label: str, random: Random) -> None:
         """All workers at one moment: on one key, or in the place of one entry."""
-        now = self.run.loop.time()
-        await asyncio.sleep(MEETING - now % MEETING + random.random() * 0.002)
+        await self.wait_for_meeting(random)
         if self.run.seed % 2:
             await self._upsert(label, random)
         elif self.run.born:
@@ -381,10 +369,6 @@ class Writer(Worker[Run]):
     async def _move(self, label: str, random: Random) -> None:
         for entry_id in self._known(random):
             await self.engine.tier_mover.move(ENTRIES, Key(TENANT, entry_id), random.choice(("mid", "long")))
-
-    async def _sweep(self, label: str, random: Random) -> None:
-        await asyncio.sleep(random.random() * 100)
-        await self.engine.maintenance.sweep()
 
 
 def played(seed: int) -> Run:

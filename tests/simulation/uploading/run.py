@@ -44,7 +44,7 @@ from memory.policies.quotas import Quota
 from memory.ports.record import Key, Record
 from memory.ports.store import Store
 from memory.ports.writes import Always, Put
-from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault, Process, Server
+from tests.simulation.faults import AIMED, CLOCK_ERROR, LATEST, Fault, Process, Server
 from tests.simulation.lives import at_work, audited, loop_of, memory_over, plan_of, play, servers_of
 from tests.simulation.loop import OWNER, seeded
 from tests.simulation.setup import SETTINGS
@@ -68,8 +68,6 @@ SCOPES = (Scope.user("ada"), Scope.session("s2"))
 CHUNK_BYTES, PORTION = 5, 2
 SIZES = (0, 4, 10, 23, 37)
 WORKERS, ACTS_EACH, ROUNDS = 3, 10, 20
-MEETING = 60.0
-"""Seconds from one moment at which workers meet to the next."""
 BREATH = SETTINGS.mark_life.total_seconds() / 2.5
 """Seconds that a slow stream may take from one portion to the next: a writer that goes
 on renews its lease within them.
@@ -98,16 +96,6 @@ STEPS = (
     *("session.read", "session.create", "erase.begin", "erase.raise", "erase.delete", "erase.end"),
 )
 """What faults strike more readily at; and in some runs one of these at one of them."""
-FOCUSED = (
-    Fault.CRASH_BEFORE,
-    Fault.CRASH_AFTER,
-    Fault.ERROR_AFTER,
-    Fault.TIMEOUT,
-    Fault.FROZEN,
-    Fault.PARTIAL,
-    Fault.DUPLICATE,
-    Fault.CANCELLED,
-)
 WEIGHTS = {
     "put": 9,
     "stream": 5,
@@ -213,8 +201,7 @@ class Client(saying.Saying[World]):
 
     async def _meet(self, label: str, random: Random) -> None:
         """All at one moment: in one place, or in several that have no room for all."""
-        now = self.run.loop.time()
-        await asyncio.sleep(MEETING - now % MEETING + random.random() * 0.002)
+        await self.wait_for_meeting(random)
         if self.run.seed % 2:
             await self._uploaded(
                 label, self._place(random), 45, random.choice((None, partial(_pieces, random=random)))
@@ -512,9 +499,7 @@ def played(seed: int) -> World:
     able = replace(HOME, atomic=random.random() < 0.5)
     servers = servers_of(loop, able, random.choice((1, 2, 3)), Watched)
     steps = (*STEPS, *saying.STEPS) if saying.is_in(seed) else STEPS
-    plan = plan_of(seed, random, steps)
-    if random.random() < 0.4:
-        plan.focus = random.choice(steps), random.choice(FOCUSED).value
+    plan = plan_of(seed, random, steps, AIMED, share=0.4)
     if seed % 8 == 5:  # writers sleep until their uploads are given up
         plan.focus = "artifacts.name", Fault.FROZEN.value
     world = World(seed, loop, plan, servers)

@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 
-from memory.ports.contract.cells import cells
-from tests.simulation.lives import assert_noticed, assert_shown, one, unbroken
+from tests.simulation.lives import assert_noticed, assert_repeats, assert_shown, unbroken
 from tests.simulation.uploading.mutations import MUTATIONS
 from tests.simulation.uploading.run import World, played
 from tests.simulation.uploading.saying import is_in
@@ -22,7 +21,6 @@ SEEDS = seeds(ci=ENOUGH, quick=15, nightly=250)
 @pytest.mark.drawn
 def test_nothing_is_broken_under_faults(capsys: pytest.CaptureFixture[str]) -> None:
     worlds = unbroken("uploading", SEEDS, played, capsys)
-    assert sum(len(world.plan.struck) for world in worlds) > len(SEEDS)
     if len(SEEDS) < ENOUGH:
         return
     assert sum(world.acknowledged for world in worlds) > 10 * len(SEEDS)
@@ -45,17 +43,9 @@ def came_to(outcome: str, world: World) -> bool:
 
 
 def test_a_seed_is_the_same_run_again_to_the_letter() -> None:
-    for seed in (0, 9):
-        first, second = one(played, seed), one(played, seed)
-        assert (first.trace, first.shown) == (second.trace, second.shown)
+    assert_repeats(played, lambda world: (world.trace, world.shown))
 
 
 @pytest.mark.parametrize("mutation", noticed.cases("uploading/", sorted(MUTATIONS)))
 def test_a_mutation_in_artifacts_is_noticed(mutation: str) -> None:
     assert_noticed(f"uploading/{mutation}", MUTATIONS[mutation], played)
-
-
-@cells("mutation", sorted(MUTATIONS), shared=True)
-def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
-    with MUTATIONS[mutation].applied():
-        pass

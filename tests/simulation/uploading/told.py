@@ -25,10 +25,9 @@ from memory.orchestrator.storage.collections import (
     SESSIONS,
 )
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.ports.collections import Collection
 from memory.ports.record import Key, Record
 from tests.simulation.faults import CLOCK_ERROR, LATEST
-from tests.simulation.lives import World
+from tests.simulation.lives import World, bytes_of
 from tests.simulation.setup import SETTINGS
 from tests.support.reserved import miscounted, total_of, unsettled
 
@@ -171,14 +170,6 @@ class Run(World):
     def traced(self, name: str) -> Any:
         return lambda what: self.trace.append(f"{self.loop.time():.4f} {name} {what}")
 
-    def standing(self, collection: Collection) -> list[Record]:
-        return [
-            row
-            for server in self.servers
-            for row in server.store.state.everything(collection.name)
-            if isinstance(row, Record)
-        ]
-
     def damage(self) -> None:
         """A disk damages the balance."""
         key = balance_key(TENANT)
@@ -298,7 +289,7 @@ class Run(World):
             _chunk_id(TENANT, manifest.scope, name, number)
             for number in range(int(str(manifest.body["chunks"])))
         ]
-        return b"".join(_data(chunks[one]) for one in ids if one in chunks)
+        return b"".join(bytes_of(chunks[one]) for one in ids if one in chunks)
 
     def _reserved_for(self, name: str) -> object:
         return next(
@@ -400,11 +391,6 @@ class Run(World):
 
 def _label(artifact: Artifact) -> str:
     return artifact.media_type.partition("/")[2]
-
-
-def _data(row: Record) -> bytes:
-    data = row.fields.get("data")
-    return data if isinstance(data, bytes) else b""
 
 
 def labels_of(artifacts: Sequence[Artifact]) -> list[str]:

@@ -49,9 +49,9 @@ class Asked:
     parts: Mapping[str, Any] | None = None
 
 
-def _apply(*writes: Callable[[int], Write], together: bool = False) -> Call:
+def _apply(*writes: Callable[[int], Write]) -> Call:
     async def call(store: Store, round_: int) -> None:
-        outcomes = await store.apply([write(round_) for write in writes], together=together)
+        outcomes = await store.apply([write(round_) for write in writes])
         assert all(o.applied for o in outcomes), outcomes
 
     return call

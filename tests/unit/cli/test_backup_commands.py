@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memory import BlockingMemory, ConfigError, InvalidInput
-from tests.support.processes import started
+from tests.support.processes import line_of, started
 from tests.unit.cli.conftest import CommandLine
 
 WRITES = """
@@ -35,8 +35,7 @@ def entries(url: str, scope: str = "user:ada") -> set[str]:
 def test_backups_under_load_hold_every_write_acknowledged_before_they_began(memory: CommandLine) -> None:
     written: list[str] = []
     other = started(WRITES, "sqlite:///memory.db")
-    assert other.stdout is not None
-    told = [other.stdout.readline().strip()]
+    told = [line_of(other)]
     stop = threading.Event()
 
     def hear() -> None:

@@ -41,6 +41,14 @@ def run(folder: Path, *words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def help_by(script: str, folder: Path) -> str:
+    """What a script that runs the command line prints for `--help`."""
+    command = [sys.executable, "-c", script, "--help"]
+    return subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, check=True, timeout=600
+    ).stdout
+
+
 @pytest.fixture
 def conversation(tmp_path: Path) -> Path:
     file = tmp_path / "chat.jsonl"
@@ -58,17 +66,9 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
         "import sys\nfrom memory.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n   "
         " print('LOADED', *sorted(sys.modules))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "--help"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    assert "Exit codes" in done.stdout
-    assert not set(HEAVY) & set(done.stdout.partition("LOADED")[2].split())
+    out = help_by(script, tmp_path)
+    assert "Exit codes" in out
+    assert not set(HEAVY) & set(out.partition("LOADED")[2].split())
 
 
 def test_a_process_that_ends_looks_through_nothing_for_garbage(tmp_path: Path) -> None:
@@ -76,16 +76,8 @@ def test_a_process_that_ends_looks_through_nothing_for_garbage(tmp_path: Path) -
         "import atexit, gc\nfrom memory_tiers import main\natexit.register(lambda: print('LEFT',"
         " len(gc.get_objects())))\nmain()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "--help"],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    assert int(done.stdout.partition("LEFT ")[2]) < 1_000
+    out = help_by(script, tmp_path)
+    assert int(out.partition("LEFT ")[2]) < 1_000
 
 
 def test_json_output_is_json_and_nothing_else(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import line_of
 from tests.unit.cli.test_process import run, start
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -17,8 +18,7 @@ pytestmark = pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_a_worker_ends_when_asked_to_and_tells_each_round(tmp_path: Path, number: signal.Signals) -> None:
     worker = start(tmp_path, "worker", "--config", "m.db", "--every", "50ms", "--json")
-    assert worker.stdout is not None
-    rounds = [json.loads(worker.stdout.readline()) for _ in range(2)]
+    rounds = [json.loads(line_of(worker)) for _ in range(2)]
     worker.send_signal(number)
     out, err = worker.communicate(timeout=60)
     assert (worker.returncode, err) == (0, "")

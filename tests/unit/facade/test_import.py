@@ -200,8 +200,8 @@ async def answers(memory: Memory) -> dict[str, Any]:
     return found
 
 
-async def lines_of(memory: Memory, scope: str | None = None) -> list[dict[str, Any]]:
-    return [line async for line in memory.admin.export(scope)]
+async def lines_of(memory: Memory) -> list[dict[str, Any]]:
+    return [line async for line in memory.admin.export()]
 
 
 def in_order(lines: Sequence[dict[str, Any]]) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from memory import Memory
 from memory.domain.errors import StoreUnavailable
 from memory.facade.runtime.access import engine_of
-from tests.unit.facade.test_one_store_down import EMBEDDED, STORES, take_down
+from tests.support.three_stores import THREE_STORES, embed, take_down
 
 SCOPES = ["user:ada", "session:s"]
 READS: dict[str, Callable[[Memory], Awaitable[Any]]] = {
@@ -29,23 +29,15 @@ READS: dict[str, Callable[[Memory], Awaitable[Any]]] = {
 }
 
 
-def _several() -> dict[str, Any]:
-    return {
-        "stores": {name: {"url": "memory://"} for name in STORES},
-        "tiers": {name: name for name in STORES},
-        "durations": {"sweep_every": "0s"},
-    }
-
-
 async def _opened(config: Any) -> Memory:
-    memory = await Memory(config, embedder=lambda texts: [EMBEDDED for _ in texts]).open()
+    memory = await Memory(config, embedder=embed).open()
     await memory.write("text of the user", scope="user:ada")
     await memory.write("text of the session", scope="session:s")
     await memory.session("s", user="ada").append({"role": "user", "content": "text"})
     return memory
 
 
-@pytest.mark.parametrize("config", ["memory://", _several()], ids=["one store", "three stores"])
+@pytest.mark.parametrize("config", ["memory://", THREE_STORES], ids=["one store", "three stores"])
 async def test_a_read_that_no_store_answers_raises(config: Any) -> None:
     memory = await _opened(config)
     names = list(dict.fromkeys(leaf.name for leaf in engine_of(memory).topology.leaves))
@@ -58,7 +50,7 @@ async def test_a_read_that_no_store_answers_raises(config: Any) -> None:
 
 
 async def test_a_store_that_is_not_asked_is_no_answer() -> None:
-    memory = await _opened(_several())
+    memory = await _opened(THREE_STORES)
     take_down(memory, "mid")
     assert (await memory.search("text", scope="user:ada")).degraded  # `long` answered
     take_down(memory, "long")

@@ -17,11 +17,9 @@ from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.relation import Relation
 from memory.domain.session import Context
-from memory.facade.runtime.access import engine_of
+from tests.support.three_stores import STORES, THREE_STORES, embed, take_down
 
 TABLE = Path(__file__).parents[3] / "docs" / "backends.md"
-STORES = ("short", "mid", "long")
-EMBEDDED = [1.0, 2.0]
 
 
 @dataclass
@@ -138,29 +136,6 @@ async def _moved(memory: Memory, known: Known) -> Any:
     return report
 
 
-def take_down(memory: Memory, name: str) -> None:
-    """From now on the store answers nothing."""
-
-    async def nothing(*_: Any, **__: Any) -> Any:
-        raise StoreUnavailable(name, "down")
-
-    store: Any = next(leaf for leaf in engine_of(memory).topology.leaves if leaf.name == name)
-    for hook in (
-        "_get",
-        "_apply",
-        "_query",
-        "_count",
-        "_search",
-        "_candidates",
-        "_delete_matching",
-        "_check",
-        "_audit",
-        "_idle_partitions",
-        "_forget_partitions",
-    ):
-        setattr(getattr(store, "inner", store), hook, nothing)
-
-
 async def _known(memory: Memory) -> Known:
     session = await memory.write("text of the session", scope="session:s")
     moved = await memory.write("text moved", scope="session:s")
@@ -179,12 +154,7 @@ async def _known(memory: Memory) -> Known:
 
 
 async def _what_happens(call: Call, down: str) -> str:
-    config = {
-        "stores": {name: {"url": "memory://"} for name in STORES},
-        "tiers": {name: name for name in STORES},
-        "durations": {"sweep_every": "0s"},
-    }
-    async with Memory(config, embedder=lambda texts: [EMBEDDED for _ in texts]) as memory:
+    async with Memory(THREE_STORES, embedder=embed) as memory:
         known = await _known(memory)
         take_down(memory, down)
         try:

@@ -4,10 +4,7 @@ policies by name and by hand.
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,6 +31,7 @@ from memory.facade.config.settings import MemoryConfig
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import Clock
 from tests.support.readme import RULES, blocks
+from tests.support.waiting import until
 
 DAY = timedelta(days=1)
 EPHEMERAL: Any = {"embedder": "none", "accept_loss": True, "durations": {"sweep_every": "0s"}}
@@ -226,13 +224,6 @@ def test_both_stand_on_the_blocking_twin() -> None:
 # -- behind a write --------------------------------------------------------------------
 
 
-async def _until(holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not await holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.01)
-
-
 async def test_an_open_memory_asks_the_rules_for_writes_behind_them() -> None:
     rule = PromotionRule(name="newest", on="write", when=ScopeExceeds(count=2))
     durations = {"sweep_every": "1h"}
@@ -243,7 +234,7 @@ async def test_an_open_memory_asks_the_rules_for_writes_behind_them() -> None:
             copies = [copy for entry in entries for copy in await memory.admin.where(entry.id)]
             return [copy.tier for copy in copies if copy.role == "home"] == ["mid", "mid", "short", "short"]
 
-        await _until(moved)
+        await until(moved)
 
 
 # -- policies --------------------------------------------------------------------------

@@ -26,22 +26,17 @@ from tests.unit.orchestrator.world import DAY, HOUR, ORG, TENANT, USER, World, h
 WEEK_OLD = PromotionRule(name="idle", on="sweep", source="short", target="mid", idle_for=timedelta(days=7))
 
 
-async def sweep_until(world: World, monkeypatch: pytest.MonkeyPatch, portions: int) -> SweepReport:
-    """A sweep that is asked to stop once so many portions of owed steps have been
-    tried.
-    """
-    stop, tried = asyncio.Event(), 0
+async def sweep_one_portion(world: World, monkeypatch: pytest.MonkeyPatch) -> SweepReport:
+    """A sweep that is asked to stop once a portion of owed steps is tried."""
+    stop = asyncio.Event()
     finish_all = world.engine.outbox.finish_all
 
-    async def counted(*args: Any) -> Any:
-        nonlocal tried
-        tried += 1
-        if tried == portions:
-            stop.set()
+    async def stopping(*args: Any) -> Any:
+        stop.set()
         return await finish_all(*args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.engine.outbox, "finish_all", counted)
+        patched.setattr(world.engine.outbox, "finish_all", stopping)
         return await world.engine.maintenance.sweep(Allowance(stop=stop))
 
 
@@ -66,7 +61,7 @@ async def test_a_sweep_that_may_do_no_more_says_so_and_the_next_goes_on(
     async with World(settings=EngineSettings(page=2)) as world:
         await owing(world, 6)
         for left in (4, 2, 0):
-            report = await sweep_until(world, monkeypatch, 1)
+            report = await sweep_one_portion(world, monkeypatch)
             assert (report.ran, report.more, report.finished) == (True, left > 0, 2)
             assert await world.owed() == left
         report = await world.engine.maintenance.sweep(Allowance())
@@ -86,7 +81,7 @@ async def test_what_cannot_be_done_keeps_nothing_from_being_reached(monkeypatch:
                 await owe_what_nobody_knows(world, f"strange {n}")
             if strange_first:
                 await owing(world, 1)
-            finished = [(await sweep_until(world, monkeypatch, 1)).finished for _ in range(5)]
+            finished = [(await sweep_one_portion(world, monkeypatch)).finished for _ in range(5)]
             assert sum(finished) == 1, finished
 
 
@@ -121,7 +116,7 @@ async def test_the_job_in_which_a_sweep_ended_is_the_first_of_the_next(
             patched.setattr(world.engine.tier_mover, "move_many", moving)
             assert (await world.engine.maintenance.sweep(Allowance(stop=stop))).more
         await owing(world, 4)
-        assert (await sweep_until(world, monkeypatch, 1)).more
+        assert (await sweep_one_portion(world, monkeypatch)).more
         assert [(await world.stands(entry))[0] for entry in old] == ["mark"] * 3
 
 

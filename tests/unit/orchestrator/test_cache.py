@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from memory.domain.entry import Entry
 from memory.orchestrator.storage.cache import CacheLookup
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, Record, Role
@@ -45,12 +46,18 @@ async def test_a_writer_clears_the_cache_and_reads_its_own_write(cached: World) 
     assert await cached.seen(entry) == []
 
 
-async def test_a_copy_older_than_its_time_is_a_miss(cached: World) -> None:
+async def _stale_entry(cached: World) -> Entry:
+    """An entry that was edited while its writer could not reach the cache."""
     entry = await cached.write()
     await cached.get(entry)
-    cached.short.fails_before.add("cache.invalidate")  # the writer cannot reach the cache
+    cached.short.fails_before.add("cache.invalidate")
     await cached.update(entry, content="text, edited")
     cached.heal()
+    return entry
+
+
+async def test_a_copy_older_than_its_time_is_a_miss(cached: World) -> None:
+    entry = await _stale_entry(cached)
     other = cached.another_engine()
     await other.open()
     stale = await other.entries.get(TENANT, entry.id)
@@ -73,11 +80,7 @@ async def test_a_stale_copy_never_misleads_a_writer(cached: World) -> None:
 
 
 async def test_a_copy_from_before_a_restart_is_a_miss(cached: World) -> None:
-    entry = await cached.write()
-    await cached.get(entry)
-    cached.short.fails_before.add("cache.invalidate")
-    await cached.update(entry, content="text, edited")
-    cached.heal()
+    entry = await _stale_entry(cached)
     cached.short.restart(keep=True)  # rolled back to what it held
     fresh = await cached.get(entry)
     assert fresh is not None

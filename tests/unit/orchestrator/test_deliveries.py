@@ -52,9 +52,9 @@ async def by_copies() -> AsyncIterator[World]:
         yield world
 
 
-async def found(world: World, question: str, scope: Scope = USER, **more: Any) -> set[str]:
+async def found(world: World, question: str, **more: Any) -> set[str]:
     hits = await world.engine.entry_search.search(
-        EntryQuery(TENANT, (scope,), mode="semantic", **more), question, explain=True
+        EntryQuery(TENANT, (USER,), mode="semantic", **more), question, explain=True
     )
     return {hit.content for hit in hits if hit.explanation["relevance"]["cosine"] >= 0.2}
 

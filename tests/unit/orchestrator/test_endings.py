@@ -4,6 +4,9 @@ back, once; and a plan tells it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import pytest
 
 from memory.domain.entry import Entry, EntryDraft
@@ -21,7 +24,6 @@ from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import IdleFor
 from memory.policies.window_exit import ExitedMessages
 from memory.ports.record import Key, PendingStep, Record
-from memory.ports.record import Role as CopyRole
 from memory.ports.writes import Annotate
 from tests.support.mutations import Mutation
 from tests.unit.orchestrator.conversations.talking import begun, opened, user
@@ -49,11 +51,6 @@ async def end(world: World, session_id: str = "s1", *, spoken: bool = True) -> l
         session = await world.engine.conversations.open(TENANT, SessionDraft(session_id), create=False)
         await session.close("ended")
     return (await world.engine.end_session(TENANT, Scope.session(session_id))).waiting
-
-
-async def copies(world: World) -> list[str]:
-    rows = [row for store in dict.fromkeys(world.stores) for row in await world.rows(store, ENTRIES)]
-    return [row.key.id for row in rows if row.role is CopyRole.HOME and row.scope == USER.text]
 
 
 async def advised_on(world: World) -> Entry:
@@ -99,7 +96,7 @@ async def test_what_a_process_leaves_that_dies_behind_an_end_is_done() -> None:
         await session.close("ended")
         assert await compared(world) == []
         assert (await homes(world))[entry.id] == "long"
-        assert len(await copies(world)) == 1
+        assert len(await world.homes_in(USER)) == 1
         await settled(world)
 
 
@@ -114,12 +111,12 @@ async def test_a_copy_is_made_once_and_not_again_where_it_was_deleted() -> None:
     async with World(rules=[KNOWN, ONWARD]) as world:
         waits = await advised_on(world)
         await ended(world, "a")
-        made = await copies(world)
+        made = await world.homes_in(USER)
         assert len(made) == 2
         await world.engine.deletion.delete(TENANT, made[0])
         await advised(world, waits)
         assert await compared(world) == []
-        assert await copies(world) == made[1:]
+        assert await world.homes_in(USER) == made[1:]
         assert (await homes(world))[waits.id] == "long"
         await settled(world)
 
@@ -439,34 +436,10 @@ async def test_a_store_that_answers_a_question_and_no_more_is_waited_for_once(st
 # -- the tests themselves --------------------------------------------------------------
 
 
-async def shows_entries_alone() -> None:
-    await test_what_was_to_go_to_a_store_that_was_away_goes_once_it_is_back(spoken=False)
-
-
-async def shows_nothing_owed() -> None:
-    await test_an_end_that_nothing_kept_from_anything_owes_nothing(spoken=True)
-
-
-async def shows_messages_behind_an_end() -> None:
-    await test_what_is_made_of_messages_behind_an_end_goes_onward_too(handed=True)
-
-
-async def shows_resumed_and_archived() -> None:
-    await test_a_session_that_was_archived_is_ended_unless_it_was_resumed_before(resumed=True)
-
-
-async def shows_a_store_not_read() -> None:
-    await test_a_store_that_answers_a_question_and_no_more_is_waited_for_once("promotion.scan")
-
-
-async def shows_a_store_not_written_to() -> None:
-    await test_a_store_that_answers_a_question_and_no_more_is_waited_for_once("move.copy")
-
-
-MUTATIONS = {
+MUTATIONS: dict[str, tuple[Mutation, Callable[[], Awaitable[None]]]] = {
     "an end is over whose messages are to go onward": (
         Mutation(session_ends, "SessionClosing.end", "elif not _events_with_step(LEAVE, before):", "else:"),
-        shows_messages_behind_an_end,
+        partial(test_what_is_made_of_messages_behind_an_end_goes_onward_too, handed=True),
     ),
     "a sweep ends a session whose messages are to go onward": (
         Mutation(session_ends, "SessionClosing._do", " if leaving else []", " if False else []"),
@@ -505,7 +478,7 @@ MUTATIONS = {
     ),
     "a session is ended that was resumed and archived": (
         Mutation(session_ends, "SessionClosing.due_end", " and await log.first(resumed) is None", ""),
-        shows_resumed_and_archived,
+        partial(test_a_session_that_was_archived_is_ended_unless_it_was_resumed_before, resumed=True),
     ),
     "a session that has expired is not ended": (
         Mutation(
@@ -531,7 +504,7 @@ MUTATIONS = {
             "missed.away |= {error.store} if isinstance(error, StoreUnavailable) else set()",
             "pass",
         ),
-        shows_a_store_not_read,
+        partial(test_a_store_that_answers_a_question_and_no_more_is_waited_for_once, "promotion.scan"),
     ),
     "each end writes to a store that does not answer": (
         Mutation(
@@ -540,7 +513,7 @@ MUTATIONS = {
             "return came + [error] * (len(items) - len(came))",
             "pass",
         ),
-        shows_a_store_not_written_to,
+        partial(test_a_store_that_answers_a_question_and_no_more_is_waited_for_once, "move.copy"),
     ),
     "an end owes nothing": (
         Mutation(
@@ -553,13 +526,13 @@ MUTATIONS = {
     ),
     "an end without a conversation owes nothing": (
         Mutation(session_ends, "SessionClosing.end", "await self._note(tenant, scope, begun)", "pass"),
-        shows_entries_alone,
+        partial(test_what_was_to_go_to_a_store_that_was_away_goes_once_it_is_back, spoken=False),
     ),
     "an end that is done is owed still": (
         Mutation(
             session_ends, "SessionClosing.end", "await self._settle(_events_with_step(END, before))", "pass"
         ),
-        shows_nothing_owed,
+        partial(test_an_end_that_nothing_kept_from_anything_owes_nothing, spoken=True),
     ),
     "an end that waits is over": (
         Mutation(session_ends, "SessionClosing._do", 'raise SessionEndDeferred("; ".join(waiting))', "pass"),

@@ -53,14 +53,6 @@ async def superseded(world: World) -> None:
         assert await world.browse(SESSION) == ["good"]
 
 
-async def superseded_in_another_store(_: Path) -> None:
-    await superseded(World())
-
-
-async def superseded_in_one_store(_: Path) -> None:
-    await superseded(World().in_one_store("mid", "short"))
-
-
 async def remembered_session(_: Path) -> None:
     async with World() as world:
         await begun(world.engine)
@@ -139,14 +131,6 @@ async def edited_beside_revert(*, erase: bool, before: str) -> None:
         world.mid.before[before] = lambda: other.upserts.upsert(TENANT, UpsertCall(mine))
         await roll_back(world, erase=erase)
         assert await world.browse(USER) == ["mine"]
-
-
-async def edited_beside_erasing_revert(_: Path) -> None:
-    await edited_beside_revert(erase=True, before="read.home")
-
-
-async def edited_beside_retiring_revert(_: Path) -> None:
-    await edited_beside_revert(erase=False, before="update.home")
 
 
 async def restored_versions(folder: Path) -> None:
@@ -253,11 +237,11 @@ async def cached_while_deleted(_: Path) -> None:
 _AGAIN = "await self._cache.invalidate(ENTRIES, {})\n"
 MUTATIONS: dict[str, tuple[Story, Mutation]] = {
     "who-superseded-is-forgotten-where-stores-differ": (
-        superseded_in_another_store,
+        lambda _: superseded(World()),
         Mutation(superseding, "SupersedeWriter._supersede", ", origins=origins)", ")"),
     ),
     "who-superseded-is-forgotten-at-once": (
-        superseded_in_one_store,
+        lambda _: superseded(World().in_one_store("mid", "short")),
         Mutation(
             superseding,
             "SupersedeWriter._write_at_once",
@@ -266,7 +250,7 @@ MUTATIONS: dict[str, tuple[Story, Mutation]] = {
         ),
     ),
     "who-superseded-is-not-noted": (
-        superseded_in_another_store,
+        lambda _: superseded(World()),
         Mutation(entries, "retired_at", "list(origins)", "[]"),
     ),
     "a-remembered-session-never-expires": (
@@ -297,11 +281,11 @@ MUTATIONS: dict[str, tuple[Story, Mutation]] = {
         ),
     ),
     "a-revert-erases-what-was-edited-meanwhile": (
-        edited_beside_erasing_revert,
+        lambda _: edited_beside_revert(erase=True, before="read.home"),
         Mutation(reverting, "SourceReverter._take_back", ", at=judged.record.version)", ")"),
     ),
     "a-revert-retires-what-was-edited-meanwhile": (
-        edited_beside_retiring_revert,
+        lambda _: edited_beside_revert(erase=False, before="update.home"),
         Mutation(
             reverting,
             "SourceReverter._take_back",

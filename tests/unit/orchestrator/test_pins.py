@@ -25,7 +25,7 @@ from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.entry_query import EntryQuery
 from tests.support.mutations import Mutation
-from tests.unit.orchestrator.world import DAY, TENANT, USER, World
+from tests.unit.orchestrator.world import DAY, TENANT, USER, Died, World, dies
 
 
 async def created(engine: Engine, session_id: str = "s1") -> None:
@@ -87,14 +87,6 @@ async def test_a_deletion_unpins_in_every_copy_what_stays_and_nothing_else_of_it
 _CALL = "await lets_go(partition, operation.created_at)"
 LETS_GO = f"{_CALL}\n        except"
 DEATHS = ("erase.begin", "referrers.find", "referrers.clear", "erase.raise", "erase.delete", "erase.end")
-
-
-class Died(BaseException):
-    """The process did."""
-
-
-async def dies() -> None:
-    raise Died
 
 
 def dying_at(world: World, step: str, when: str) -> Callable[[], Awaitable[None]]:

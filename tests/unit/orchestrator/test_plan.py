@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from memory.domain.entry import Entry, EntryDraft
+from memory.domain.entry import EntryDraft
 from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.plan import Plan
@@ -30,7 +30,6 @@ from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import HasTag, IdleFor, OlderThan, ScopeExceeds
 from memory.ports.query import Count, Query, Tenant
 from memory.ports.record import PendingStep, Record
-from memory.ports.record import Role as CopyRole
 from tests.support import noticed
 from tests.support.depth import drawn
 from tests.unit.orchestrator.plan_mutations import MUTATIONS, SHOWN_BY_ONE_TEST
@@ -63,25 +62,6 @@ async def begun(world: World, session_id: str = "s1", **more: Any) -> Conversati
     return await world.engine.conversations.create(TENANT, SessionDraft(session_id, user="ada", **more))
 
 
-async def written(world: World, *contents: str, scope: Scope = SESSION, **more: Any) -> list[Entry]:
-    entries = []
-    for content in contents:
-        world.clock.advance(HOUR)
-        entries.append(await world.write(content, scope, **more))
-    return entries
-
-
-async def held(world: World, entry: Entry) -> None:
-    hold = LegalHold("case", "entry", entry.id, "r", None, world.clock())
-    await world.engine.erasure.holds.place(TENANT, hold, entry.scope.text)
-
-
-async def broader(world: World) -> list[str]:
-    """The entries of the user."""
-    rows = [row for store in dict.fromkeys(world.stores) for row in await world.rows(store, ENTRIES)]
-    return [row.key.id for row in rows if row.role is CopyRole.HOME and row.scope == USER.text]
-
-
 # -- rules, one after the other --------------------------------------------------------
 
 
@@ -93,7 +73,7 @@ async def test_a_plan_names_once_what_two_rules_copy_into_one_scope_and_not_what
         world.clock.advance(3 * DAY)
         assert told(await world.engine.plan()) == [("copy", "known"), ("end", "idle")]
         await world.engine.maintenance.sweep()
-        [copy] = await broader(world)
+        [copy] = await world.homes_in(USER)
         for _ in range(2):
             await session.resume()
             world.clock.advance(3 * DAY)
@@ -107,7 +87,7 @@ async def test_a_copy_that_was_deleted_so_long_ago_that_nothing_is_left_of_it_is
         await world.write("text", SESSION)
         world.clock.advance(3 * DAY)
         await world.engine.maintenance.sweep()
-        [copy] = await broader(world)
+        [copy] = await world.homes_in(USER)
         await world.engine.deletion.delete(TENANT, copy)
         world.clock.advance(31 * DAY)
         await session.resume()
@@ -122,8 +102,8 @@ async def test_what_one_rule_deletes_leaves_room_for_others_in_the_plan_too() ->
         RetentionRule(name="many", when=ScopeExceeds(count=2)),
     ]
     async with World(rules=(), retention=rules) as world:
-        fact = await written(world, "f", scope=USER, tags=["fact"])
-        others = await written(world, "a", "b", "c", scope=USER)
+        fact = await world.write_hourly("f", scope=USER, tags=["fact"])
+        others = await world.write_hourly("a", "b", "c", scope=USER)
         plan = await world.engine.plan()
         assert [(one.id, one.rule) for one in plan.planned] == [(fact[0].id, "facts"), (others[0].id, "many")]
         assert (await world.engine.maintenance.sweep()).deleted == 2
@@ -132,7 +112,7 @@ async def test_what_one_rule_deletes_leaves_room_for_others_in_the_plan_too() ->
 
 async def test_a_plan_writes_nothing_and_asks_what_it_needs() -> None:
     async with World(rules=(TWO,)) as world:
-        await written(world, "a", "b", "c")
+        await world.write_hourly("a", "b", "c")
         for store in world.stores:
             store.steps.clear()
         assert len((await world.engine.plan()).planned) == 1
@@ -150,7 +130,7 @@ async def test_a_plan_writes_nothing_and_asks_what_it_needs() -> None:
 async def test_a_plan_changes_nothing_of_whose_turn_it_is() -> None:
     async with World(rules=(), retention=[OLD]) as world:
         world.engine.placement.settings = replace(world.engine.settings, page=1)
-        await written(world, "a", "b", "c", scope=USER)
+        await world.write_hourly("a", "b", "c", scope=USER)
         world.clock.advance(4 * DAY)
         assert len((await world.engine.plan()).planned) == 3
         assert world.engine.retention._served == {}
@@ -185,8 +165,8 @@ async def test_a_plan_names_whom_a_quota_has_go_for_a_copy() -> None:
     quota = Quota(name="few", scope_kinds=("user",), entries=2, then="evict")
     async with World(rules=[KNOWN], retention=[IDLE], quotas=[quota]) as world:
         await begun(world)
-        first, second = await written(world, "first", "second", scope=USER)
-        [entry] = await written(world, "text")
+        first, second = await world.write_hourly("first", "second", scope=USER)
+        [entry] = await world.write_hourly("text")
         world.clock.advance(3 * DAY)
         plan = await world.engine.plan()
         assert [(one.action, one.id, one.rule) for one in plan.planned[:2]] == [
@@ -207,7 +187,7 @@ async def test_a_copy_that_goes_for_the_next_copy_is_named_as_both() -> None:
     quota = Quota(name="one", scope_kinds=("user",), entries=1, then="evict")
     async with World(rules=[KNOWN], retention=[IDLE], quotas=[quota]) as world:
         await begun(world)
-        await written(world, "a", "b")
+        await world.write_hourly("a", "b")
         world.clock.advance(3 * DAY)
         assert told(await world.engine.plan()) == [
             ("copy", "known"),
@@ -222,7 +202,7 @@ async def test_what_a_quota_refuses_stays_and_its_name_is_told() -> None:
     quota = Quota(name="few", scope_kinds=("user",), entries=1)
     async with World(rules=[KNOWN], retention=[IDLE], quotas=[quota]) as world:
         await begun(world)
-        entries = await written(world, "a", "b")
+        entries = await world.write_hourly("a", "b")
         world.clock.advance(3 * DAY)
         plan = await world.engine.plan()
         assert told(plan) == [("copy", "known"), ("end", "idle")]
@@ -251,7 +231,7 @@ async def test_a_quota_of_bytes_counts_what_the_store_counts_that_a_record_moves
             counts_otherwise(world.long)
             for name, content, tag in (("s1", "x" * 1_000, "long"), ("s2", "text", "fact")):
                 await begun(world, name)
-                await written(world, content, scope=Scope.session(name), tags=[tag])
+                await world.write_hourly(content, scope=Scope.session(name), tags=[tag])
             there = sum([(await store.count(Query(ENTRIES, Tenant(TENANT)))).bytes for store in world.stores])
             world.engine.quotas.quotas = (Quota(name="small", per="tenant", bytes=there + room),)
             world.clock.advance(3 * DAY)
@@ -269,7 +249,7 @@ async def test_what_expires_in_that_sweep_is_told_and_leaves_room() -> None:
     async with World(rules=[KNOWN], retention=[IDLE], quotas=[quota]) as world:
         await begun(world)
         passing = await world.write("passing", USER, expires_at=world.clock() + DAY)
-        await written(world, "text")
+        await world.write_hourly("text")
         world.clock.advance(3 * DAY)
         plan = await world.engine.plan()
         first = plan.planned[0]
@@ -293,10 +273,10 @@ async def test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_
     async with World(rules=(TWO, KNOWN), retention=[OLD, IDLE]) as world:
         await begun(world)
         world.clock.advance(3 * DAY)
-        await written(world, "a", "b", expires_at=world.clock() + 4 * HOUR)
-        await written(world, "c", scope=USER)
+        await world.write_hourly("a", "b", expires_at=world.clock() + 4 * HOUR)
+        await world.write_hourly("c", scope=USER)
         world.clock.advance(4 * DAY)
-        await written(world, "d", "e", "f")
+        await world.write_hourly("d", "e", "f")
         with patch.object(planned, "DryRunState", Kept):
             plan = await world.engine.plan()
         assert sorted(one.action for one in plan.planned) == [
@@ -321,8 +301,8 @@ async def test_a_plan_lists_a_scope_once_however_many_copies_have_others_go() ->
     quota = Quota(name="few", entries=40, then="evict", scope_kinds=("user",))
     async with World(rules=(KNOWN,), retention=[IDLE], quotas=[quota]) as world:
         await begun(world)
-        await written(world, *[f"old {number}" for number in range(40)], scope=USER)
-        await written(world, *[f"new {number}" for number in range(12)])
+        await world.write_hourly(*[f"old {number}" for number in range(40)], scope=USER)
+        await world.write_hourly(*[f"new {number}" for number in range(12)])
         world.clock.advance(3 * DAY)
         world.mid.steps.clear()
         plan = await world.engine.plan()
@@ -338,7 +318,7 @@ async def test_what_is_held_is_told_to_stay() -> None:
             await world.write("old", USER),
         )
         for entry in (passing, old):
-            await held(world, entry)
+            await world.hold(entry)
         world.clock.advance(4 * DAY)
         plan = await world.engine.plan()
         assert plan.planned == []
@@ -401,7 +381,7 @@ async def test_what_was_answered_is_made_in_that_sweep_and_the_session_goes() ->
     quota = Quota(name="few", scope_kinds=("user",), entries=2, then="evict")
     async with World(retention=[OVER], quotas=[quota], on_window_exit="elsewhere") as world:
         await said(world, await begun(world))
-        [before] = await written(world, "before", scope=USER)
+        [before] = await world.write_hourly("before", scope=USER)
         await answered(world, ["tea", "milk"])
         world.clock.advance(5 * DAY)
         plan = await world.engine.plan()
@@ -444,10 +424,10 @@ async def test_what_was_made_of_a_session_goes_when_that_has_expired_and_the_pla
         await world.engine.maintain()
         made = await world.browse(USER)
         assert sorted(made) == ["milk", "tea"]
-        await written(world, "coffee", scope=USER)
+        await world.write_hourly("coffee", scope=USER)
         [other] = [
             entry
-            for entry in await broader(world)
+            for entry in await world.homes_in(USER)
             if (await world.engine.entries.live_record(TENANT, entry)).texts["content"] == "milk"
         ]
         hold = LegalHold("case", "entry", other, "r", None, world.clock())
@@ -469,7 +449,7 @@ async def test_what_was_made_of_a_session_goes_when_that_has_expired_and_the_pla
 
 async def test_without_the_archive_a_sweep_does_nothing_and_the_plan_says_so() -> None:
     async with World(rules=(TWO,)) as world:
-        await written(world, "a", "b", "c")
+        await world.write_hourly("a", "b", "c")
         world.mid.down = True
         plan = await world.engine.plan()
         assert (plan.planned, plan.stays) == ([], [])
@@ -480,7 +460,7 @@ async def test_without_the_archive_a_sweep_does_nothing_and_the_plan_says_so() -
 async def test_what_was_to_go_to_a_store_that_is_away_stays_and_is_told() -> None:
     rule = PromotionRule(name="far", on="sweep", target="long", when=ScopeExceeds(count=2))
     async with World(rules=(rule,)) as world:
-        entries = await written(world, "a", "b", "c")
+        entries = await world.write_hourly("a", "b", "c")
         world.long.down = True
         plan = await world.engine.plan()
         assert plan.planned == []
@@ -492,7 +472,7 @@ async def test_what_was_to_go_to_a_store_that_is_away_stays_and_is_told() -> Non
 async def test_a_plan_does_not_end_a_session_whose_entries_cannot_go() -> None:
     async with World(rules=(PromotionRule(name="far", target="long"),), retention=[IDLE]) as world:
         await begun(world)
-        await written(world, "text")
+        await world.write_hourly("text")
         world.clock.advance(3 * DAY)
         world.long.down = True
         plan = await world.engine.plan()
@@ -520,7 +500,7 @@ async def test_an_entry_that_waits_for_an_advisor_stays_and_so_does_its_session(
 
 async def test_what_is_in_a_store_that_is_away_is_not_judged() -> None:
     async with World(rules=(TWO,)) as world:
-        await written(world, "a", "b", "c")
+        await world.write_hourly("a", "b", "c")
         world.short.down = True
         plan = await world.engine.plan()
         assert plan.planned == []
@@ -533,7 +513,7 @@ async def test_what_is_in_a_store_that_is_away_is_not_judged() -> None:
 async def test_the_write_gate_is_named_and_the_copy_is_taken_to_be_made() -> None:
     async with World(rules=[KNOWN], retention=[IDLE]) as world:
         await begun(world)
-        await written(world, "text")
+        await world.write_hourly("text")
         world.engine.trust.gates = Gates(world.engine.placement, write=lambda draft, provenance: None)
         world.clock.advance(3 * DAY)
         copy, end = (await world.engine.plan()).planned

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.entry import EntryDraft
+from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
 from memory.orchestrator.storage.collections import RELATIONS
 from memory.orchestrator.storage.settings import EngineSettings
@@ -211,13 +211,19 @@ async def test_a_promotion_that_took_longer_than_a_marks_life_returns_the_first(
     assert await world.stands(first[0]) == ["-", "mark", "home"]
 
 
-async def test_a_copy_that_was_not_confirmed_before_its_source_was_deleted_is_no_answer(world: World) -> None:
-    """The sweep deletes such a copy: a repeated promotion must not acknowledge it."""
+async def _source_of_unconfirmed_copy(world: World) -> Entry:
+    """An entry of which a process made a copy that it did not live to confirm."""
     source = await world.write()
     world.mid.fails_before.add("owed.settle")
     with pytest.raises(StoreError):
         await world.engine.derivation.promote(TENANT, source.id, USER)
     world.heal()
+    return source
+
+
+async def test_a_copy_that_was_not_confirmed_before_its_source_was_deleted_is_no_answer(world: World) -> None:
+    """The sweep deletes such a copy: a repeated promotion must not acknowledge it."""
+    source = await _source_of_unconfirmed_copy(world)
     await world.delete(source)
     for _ in range(2):
         with pytest.raises(NotFound, match=source.id):
@@ -232,11 +238,7 @@ async def test_a_sweep_undoes_a_copy_only_if_its_source_says_something_else(
     world: World, changes: dict[str, Any] | None, left: list[str]
 ) -> None:
     """The process that copied it died. The source was retired or edited since."""
-    source = await world.write()
-    world.mid.fails_before.add("owed.settle")
-    with pytest.raises(StoreError):
-        await world.engine.derivation.promote(TENANT, source.id, USER)
-    world.heal()
+    source = await _source_of_unconfirmed_copy(world)
     if changes is None:
         await world.engine.entries.invalidate(TENANT, source.id, None)
     else:
@@ -252,11 +254,7 @@ async def test_an_edit_of_a_copy_that_is_not_confirmed_outlives_edits_of_its_sou
     """The process that copied it died. The deletion of the source takes the copy, so
     that no edit of it is acknowledged any more.
     """
-    source = await world.write()
-    world.mid.fails_before.add("owed.settle")
-    with pytest.raises(StoreError):
-        await world.engine.derivation.promote(TENANT, source.id, USER)
-    world.heal()
+    source = await _source_of_unconfirmed_copy(world)
     await (world.delete(source) if is_deleted else world.update(source, content="other text"))
     [copy] = await world.engine.browser.browse(EntryQuery(TENANT, (USER,)))
     with pytest.raises(NotFound) if is_deleted else nullcontext():

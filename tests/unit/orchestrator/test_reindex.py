@@ -60,8 +60,8 @@ async def process(world: World, embedder: Embedder, *, reindex: bool = False) ->
     return engine
 
 
-async def write(engine: Engine, content: str, scope: Scope = USER) -> Entry:
-    return await engine.entries.write(TENANT, EntryDraft(scope=scope, content=content))
+async def write(engine: Engine, content: str) -> Entry:
+    return await engine.entries.write(TENANT, EntryDraft(scope=USER, content=content))
 
 
 async def found(

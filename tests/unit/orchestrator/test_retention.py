@@ -14,7 +14,6 @@ import pytest
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import NotFound
-from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.time import moment
@@ -53,11 +52,6 @@ async def _homes(world: World) -> dict[str, Record]:
     }
 
 
-async def _hold(world: World, entry: Entry) -> None:
-    hold = LegalHold("case", "entry", entry.id, "r", None, world.clock())
-    await world.engine.erasure.holds.place(TENANT, hold, entry.scope.text)
-
-
 async def test_what_a_rule_names_goes_with_its_past_its_links_and_its_copies_in_every_store() -> None:
     async with World(retention=[OLD]) as world:
         entries = [
@@ -87,7 +81,7 @@ async def test_what_is_kept_by_an_earlier_rule_or_held_stays() -> None:
             await world.write("text held", scope=USER),
         )
         await world.write("text", scope=ORG)
-        await _hold(world, held)
+        await world.hold(held)
         world.clock.advance(91 * DAY)
         report = await world.engine.maintenance.sweep()
         assert (report.deleted, report.held) == (1, 1)
@@ -141,7 +135,7 @@ async def test_kept_versions_go_so_long_after_they_were_replaced() -> None:
     ) as world:
         entries = [await world.write(f"text {n}", scope=USER) for n in range(5)]
         held = await world.write("text held", scope=USER)
-        await _hold(world, held)
+        await world.hold(held)
         world.clock.advance(365 * DAY)
         for entry in (*entries, held):
             await world.update(entry, content="text, edited")
@@ -197,7 +191,7 @@ async def test_a_plan_and_a_sweep_name_once_what_several_rules_take() -> None:
             await world.write(tags=["red"], scope=USER),
             await world.write(scope=ORG),
         )
-        await _hold(world, held)
+        await world.hold(held)
         world.clock.advance(50 * DAY)
         for n in range(3):
             edited = await world.update(edited, content=f"text {n}")
@@ -414,7 +408,7 @@ async def test_over_a_long_history_exactly_what_the_rules_name_goes_and_the_plan
                         case 0:
                             await world.move(entry, "long")
                         case 1 if len(held) < 4:
-                            await _hold(world, entry)
+                            await world.hold(entry)
                             held.add(entry.id)
                         case _:
                             await world.update(entry, content=f"text {day}, edited")

@@ -32,14 +32,6 @@ async def swept(world: World) -> list[tuple[str, str, str, str, str]]:
     return [(m.entry_id, m.from_tier, m.to_tier, m.rule, m.because) for m in report.moved]
 
 
-async def written(world: World, *contents: str, scope: Scope = SESSION, **more: Any) -> list[Entry]:
-    entries = []
-    for content in contents:
-        world.clock.advance(HOUR)
-        entries.append(await world.write(content, scope, **more))
-    return entries
-
-
 def ids(entries: Sequence[Entry]) -> list[str]:
     return [entry.id for entry in entries]
 
@@ -49,8 +41,8 @@ def ids(entries: Sequence[Entry]) -> list[str]:
 
 async def test_the_newest_of_each_scope_stay() -> None:
     async with World(rules=(TWO,)) as world:
-        first = await written(world, "a", "b", "c", "d")
-        other = await written(world, "e", "f", scope=Scope.session("s2"))
+        first = await world.write_hourly("a", "b", "c", "d")
+        other = await world.write_hourly("e", "f", scope=Scope.session("s2"))
         assert [(moved[0], moved[4]) for moved in await swept(world)] == [
             (i, "beyond the newest 2 of its scope") for i in ids(first[:2])
         ]
@@ -80,7 +72,7 @@ async def test_a_scope_is_measured_by_count_by_bytes_and_by_tokens(when: RuleCon
     """
     async with World(rules=(PromotionRule(name="measured", on="sweep", when=when),)) as world:
         for text in ("aaaa", "bbbb", "cccc", "dddé"):
-            await written(world, text, tags=[text[0]])
+            await world.write_hourly(text, tags=[text[0]])
         await swept(world)
         assert {str(row.fields["tags"])[2] for row in await world.rows(world.short, ENTRIES)} == set(stay)
 
@@ -88,21 +80,21 @@ async def test_a_scope_is_measured_by_count_by_bytes_and_by_tokens(when: RuleCon
 async def test_ranks_hold_while_what_was_measured_is_moved_page_by_page() -> None:
     async with World(rules=(TWO,)) as world:
         world.engine.placement.settings = replace(world.engine.settings, page=3)
-        entries = await written(world, *[f"text {n}" for n in range(11)])
+        entries = await world.write_hourly(*[f"text {n}" for n in range(11)])
         assert [moved[0] for moved in await swept(world)] == ids(entries[:9])
 
 
 async def test_an_expired_entry_takes_its_place_in_the_scope_and_does_not_move() -> None:
     async with World(rules=(TWO,)) as world:
-        await written(world, "old", expires_at=world.clock() + 2 * HOUR)
-        entries = await written(world, "a", "b", "c")
+        await world.write_hourly("old", expires_at=world.clock() + 2 * HOUR)
+        entries = await world.write_hourly("a", "b", "c")
         assert [moved[0] for moved in await swept(world)] == ids(entries[:1])
 
 
 async def test_the_end_of_a_session_measures_what_each_tier_holds() -> None:
     rule = PromotionRule(name="two", on="session_end", when=ScopeExceeds(count=2))
     async with World(rules=(rule,)) as world:
-        entries = await written(world, "a", "b", "c", "d")
+        entries = await world.write_hourly("a", "b", "c", "d")
         await world.move(entries[3], "long")
         report = await world.engine.promotion.end_session(TENANT, SESSION)
         assert [moved.entry_id for moved in report.moved] == ids(entries[:1])
@@ -128,7 +120,7 @@ async def test_a_rule_for_tenants_and_scope_kinds_takes_theirs_alone() -> None:
 async def test_a_sweep_for_one_tenant_reads_nothing_of_the_others() -> None:
     rule = PromotionRule(name="theirs", on="sweep", tenants=("nobody",), when=ScopeExceeds(count=1))
     async with World(rules=(rule,)) as world:
-        await written(world, *[f"text {n}" for n in range(30)])
+        await world.write_hourly(*[f"text {n}" for n in range(30)])
         before = world.short.rows_read
         assert await swept(world) == []
         assert world.short.rows_read == before
@@ -154,14 +146,14 @@ async def test_rules_for_writes_are_asked_behind_them_and_by_sweeps() -> None:
     async with World(rules=(BEHIND,)) as world:
         told: list[None] = []
         world.engine.after_writes.on_waiting = lambda: told.append(None)
-        entries = await written(world, "a", "b", "c")
+        entries = await world.write_hourly("a", "b", "c")
         await world.write("of nobody's rule", USER)
         assert len(told) == 3
         assert await world.stands(entries[0]) == ["home", "-", "-"]
         await world.engine.after_writes.catch_up()
         assert await world.stands(entries[0]) == ["mark", "home", "replica"]
         world.engine.after_writes.on_waiting = None
-        more = await written(world, "d")
+        more = await world.write_hourly("d")
         await world.engine.after_writes.catch_up()
         assert [moved[0] for moved in await swept(world)] == ids(entries[1:2])
         assert await world.stands(more[0]) == ["home", "-", "-"]
@@ -170,7 +162,7 @@ async def test_rules_for_writes_are_asked_behind_them_and_by_sweeps() -> None:
 async def test_a_write_neither_fails_nor_waits_for_its_rules() -> None:
     async with World(rules=(BEHIND,)) as world:
         world.engine.after_writes.on_waiting = lambda: None
-        entries = await written(world, "a", "b", "c")
+        entries = await world.write_hourly("a", "b", "c")
         world.mid.down = True
         await world.engine.after_writes.catch_up()
         world.short.fails_before.add("promotion.scan")
@@ -183,11 +175,11 @@ async def test_a_write_neither_fails_nor_waits_for_its_rules() -> None:
 async def test_a_scope_that_holds_little_is_not_gone_through() -> None:
     async with World(rules=(PromotionRule(name="many", on="write", when=ScopeExceeds(count=5)),)) as world:
         world.engine.after_writes.on_waiting = lambda: None
-        entries = await written(world, *"abcde")
+        entries = await world.write_hourly(*"abcde")
         before = world.short.rows_read
         await world.engine.after_writes.catch_up()
         assert world.short.rows_read == before
-        await written(world, "f")
+        await world.write_hourly("f")
         await world.engine.after_writes.catch_up()
         assert (await world.stands(entries[0]))[0] == "mark"
 
@@ -196,7 +188,7 @@ async def test_a_scope_is_gone_through_until_nothing_more_is_beyond() -> None:
     async with World(rules=(BEHIND,)) as world:
         world.engine.after_writes.on_waiting = lambda: None
         world.engine.placement.settings = replace(world.engine.settings, page=2)
-        entries = await written(world, *"abcdefghi")
+        entries = await world.write_hourly(*"abcdefghi")
         before = world.short.rows_read
         await world.engine.after_writes.catch_up()
         assert [(await world.stands(entry))[0] for entry in entries] == ["mark"] * 7 + ["home"] * 2
@@ -325,7 +317,7 @@ async def test_a_policy_with_a_condition_is_asked_about_what_that_takes() -> Non
 
 async def test_a_walk_ends_where_a_store_fails_and_says_so() -> None:
     async with World(rules=(TWO,)) as world:
-        await written(world, "a", "b", "c")
+        await world.write_hourly("a", "b", "c")
         world.short.fails_before.add("promotion.scan")
         missed = EvaluationGaps([], [])
         assert [one async for one in world.engine.rule_evaluator.everywhere(world.clock(), missed)] == []

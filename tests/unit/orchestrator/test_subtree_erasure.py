@@ -19,8 +19,8 @@ from memory.orchestrator.maintenance.tenant_erasure import ERASE_SUBTREE
 from memory.orchestrator.storage.collections import RELATIONS
 from tests.support.depth import NIGHTLY, PROVING
 from tests.support.erased_tenants import AtCalls, Lengths, fill, standing, under_way
-from tests.unit.orchestrator.test_tenants import Died, dies, swept
-from tests.unit.orchestrator.world import DURABLE, TENANT, VOLATILE, World
+from tests.unit.orchestrator.test_tenants import swept
+from tests.unit.orchestrator.world import DURABLE, TENANT, VOLATILE, Died, World, dies
 
 ROOT = Scope.path("acme")
 INSIDE = (ROOT, Scope.path("acme", "notes"))

@@ -42,7 +42,18 @@ from tests.support.mutations import Mutation
 from tests.support.numbered import misnumbered
 from tests.unit.orchestrator.conversations.talking import begun as begun_session
 from tests.unit.orchestrator.conversations.talking import opened, told, user
-from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World
+from tests.unit.orchestrator.world import (
+    DAY,
+    DURABLE,
+    HOUR,
+    SESSION,
+    TENANT,
+    USER,
+    VOLATILE,
+    Died,
+    World,
+    dies,
+)
 
 BEFORE, AFTER = "zirconium", "feldspar"
 WORLDS: dict[str, dict[str, Any]] = {
@@ -58,14 +69,6 @@ WORLDS: dict[str, dict[str, Any]] = {
 
 EACH = 1 if PROVING else 5 if NIGHTLY else 37
 """Which calls are played: each, or some of them."""
-
-
-class Died(BaseException):
-    """The process is gone."""
-
-
-async def dies() -> None:
-    raise Died
 
 
 async def filled(name: str = "three stores") -> tuple[World, list[str]]:

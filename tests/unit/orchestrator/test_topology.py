@@ -287,7 +287,6 @@ async def test_a_home_with_an_index_for_meaning_is_asked_by_both_ways_one_withou
 async def test_three_times_as_many_candidates_are_asked_for_as_hits_and_fifty_at_least(
     limit: int, candidates: int
 ) -> None:
-    """D82."""
     async with World(embedder=embedder()) as world:
         await world.write("aa bb", scope=USER)
         asked = [

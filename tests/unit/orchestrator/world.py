@@ -15,6 +15,7 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
+from memory.domain.legal_hold import LegalHold
 from memory.domain.scope import Scope
 from memory.orchestrator.conversations.log.passages import Where
 from memory.orchestrator.engine import Engine
@@ -120,6 +121,14 @@ class Flaky(InMemoryStore):
 
 async def held(count: int = 1) -> None:
     """Nobody else does maintenance."""
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+async def dies() -> None:
+    raise Died
 
 
 class Clock:
@@ -235,6 +244,17 @@ class World:
         draft = EntryDraft(scope=scope, content=content, **more)
         return await self.engine.entries.write(TENANT, draft, revive=revive, consistency=consistency)
 
+    async def write_hourly(self, *contents: str, scope: Scope = SESSION, **more: Any) -> list[Entry]:
+        entries = []
+        for content in contents:
+            self.clock.advance(HOUR)
+            entries.append(await self.write(content, scope, **more))
+        return entries
+
+    async def hold(self, entry: Entry) -> None:
+        hold = LegalHold("case", "entry", entry.id, "r", None, self.clock())
+        await self.engine.erasure.holds.place(TENANT, hold, entry.scope.text)
+
     async def update(self, entry: Entry, **changes: Any) -> Entry:
         return await self.engine.entries.update(TENANT, entry.id, changes)
 
@@ -296,11 +316,19 @@ class World:
         )
         return [r for r in page.records if isinstance(r, Record)]
 
-    async def settled(self) -> Engine:
-        """Another process, once every store answers and all is done that is owed."""
+    async def homes_in(self, scope: Scope) -> list[str]:
+        """The ids of the entries of the scope, in every store."""
+        rows = [row for store in dict.fromkeys(self.stores) for row in await self.rows(store, ENTRIES)]
+        return [row.key.id for row in rows if row.role is Role.HOME and row.scope == scope.text]
+
+    async def settled(self, lapse: timedelta = timedelta(0)) -> Engine:
+        """Another process, once every store answers and all is done that is owed; so
+        much time passes before each sweep.
+        """
         self.heal()
         engine = await self.another_process()
         for _ in range(4):
+            self.clock.advance(lapse)
             await engine.maintenance.sweep()
         assert await engine.maintenance.count_pending() == 0
         return engine

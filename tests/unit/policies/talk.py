@@ -8,7 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from memory.domain.message import Message, Role, ToolCall
+from memory.policies.tokens import DefaultCounter, message_tokens
 
+COUNTER = DefaultCounter()
 _ROLES = {"s": Role.SYSTEM, "u": Role.USER, "a": Role.ASSISTANT, "t": Role.TOOL}
 
 
@@ -24,6 +26,10 @@ def asks(*ids: str, content: str = "", name: str = "t") -> Message:
 
 def answer(call: str, content: str = "r") -> Message:
     return said("t", content, tool_call_id=call)
+
+
+def costs(messages: list[Message]) -> list[int]:
+    return [message_tokens(message, COUNTER) for message in messages]
 
 
 def contents(messages: Sequence[Message], positions: Sequence[int]) -> list[str]:

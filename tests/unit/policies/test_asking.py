@@ -101,7 +101,6 @@ def test_a_long_text_shows_what_its_beginning_shows_and_how_it_ends() -> None:
     ],
 )
 def test_intents(question: str, types: set[str]) -> None:
-    """AC-D33."""
     assert intents(question) == types
 
 

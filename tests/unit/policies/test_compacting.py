@@ -25,23 +25,21 @@ from memory.policies.list_compaction import (
     token_budget,
 )
 from memory.policies.message_importance import duplicates, importance, similarity
-from memory.policies.tokens import DefaultCounter
 from memory.policies.window import blocks
 from memory.ports.contract.cells import cells
 from tests.support.depth import drawn
-from tests.unit.policies.talk import answer, asks, said, talks
+from tests.unit.policies.talk import COUNTER, answer, asks, said, talks
 
-COUNTER = DefaultCounter()
 LONG = (
     "The ferry to the northern islands runs every second Sunday from April until October, weather"
     " permitting. "
 )
 
 
-def different(count: int, chars: int = 94, role: str = "u") -> list[Message]:
+def different(count: int, role: str = "u") -> list[Message]:
     """Messages of 30 tokens each in a list (24 of text) of which no two share a word."""
     letters = str.maketrans("0123456789", "abcdefghij")  # digits would cost more
-    texts = [" ".join(f"w{n}x{i}yyyy" for i in range(40))[:chars].translate(letters) for n in range(count)]
+    texts = [" ".join(f"w{n}x{i}yyyy" for i in range(40))[:94].translate(letters) for n in range(count)]
     return [said(role, text, id=f"m{n}") for n, text in enumerate(texts)]
 
 

@@ -335,7 +335,6 @@ def test_what_is_alone_answers_by_what_it_says_itself() -> None:
 
 
 def test_ties_are_told_by_id() -> None:
-    """D81."""
     question = read("alpaca")
     pool = replace(_pool(question, ["alpaca"] * 4), ids=["d", "a", "c", "b"])
     ranked = rank(question, pool, None, EntryQuery("t", ()), NOW)
@@ -433,7 +432,6 @@ def test_a_word_of_the_title_counts_for_more_than_one_of_the_content() -> None:
 
 @cells("kind", ["user", "feedback", "reference", "learning", "project", None], shared=True)
 def test_without_a_cue_no_type_is_preferred(kind: str | None) -> None:
-    """D74."""
     assert _boosts(Preferences(), "kubernetes cluster", type=[kind])["type"] == [1.0]
 
 
@@ -459,7 +457,6 @@ def test_a_day_and_a_speaker_that_many_rows_share_are_told_of_each() -> None:
 
 @pytest.mark.parametrize("asked", ["alpha beta", "what about the alpha beta"])
 def test_a_phrase_comes_before_words_near_each_other_before_words_apart_before_one(asked: str) -> None:
-    """AC-D21."""
     texts = ["alpha beta", "alpha one two three beta", "alpha " + "word " * 11 + "beta", "alpha only"]
     close = [closeness(read(asked), [text]) for text in texts]
     assert close == sorted(close, reverse=True)

@@ -8,17 +8,11 @@ import pytest
 
 from memory.domain.message import Message, Role
 from memory.policies.compaction_thresholds import archived_by
-from memory.policies.tokens import DefaultCounter, message_tokens
 from memory.policies.window import TokenThreshold, arrange, fit_to_budget, from_user, split_by_tokens
 from memory.ports.contract.cells import cells
-from tests.unit.policies.talk import answer, asks, said
+from tests.unit.policies.talk import answer, asks, costs, said
 
-COUNTER = DefaultCounter()
 LIMIT = 1_000
-
-
-def costs(messages: list[Message]) -> list[int]:
-    return [message_tokens(message, COUNTER) for message in messages]
 
 
 def text(tokens: float) -> str:

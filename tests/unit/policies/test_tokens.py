@@ -19,13 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.domain.message import ToolCall
-from memory.policies.tokens import PART_TOKENS, DefaultCounter, message_tokens, tools_tokens
+from memory.policies.tokens import PART_TOKENS, message_tokens, tools_tokens
 from memory.ports.contract.cells import cells
 from memory.ports.tokens import TokenCounter
 from tests.support.depth import drawn
-from tests.unit.policies.talk import said
+from tests.unit.policies.talk import COUNTER, said
 
-COUNTER = DefaultCounter()
 SAMPLES = Path(__file__).with_name("token_counts.json")
 TOOLS = [
     {

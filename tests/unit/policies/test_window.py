@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.domain.message import Message, Role
-from memory.policies.tokens import DefaultCounter, message_tokens
 from memory.policies.window import (
     TokenThreshold,
     arrange,
@@ -29,26 +28,15 @@ from memory.policies.window import (
 )
 from memory.ports.contract.cells import cells
 from tests.support.depth import drawn
-from tests.unit.policies.talk import answer, asks, contents, said, talks
+from tests.unit.policies.talk import answer, asks, contents, costs, said, talks
 
-COUNTER = DefaultCounter()
 SIMPLE = [said("s", "sys prompt"), said("u", "aaaa"), said("a", "bbbb"), said("u", "cccc"), said("a", "dddd")]
 TOOLS = [said("u", "q"), asks("c1"), answer("c1"), said("a", "done"), said("u", "tail")]
 
 
-def costs(messages: list[Message]) -> list[int]:
-    return [message_tokens(message, COUNTER) for message in messages]
-
-
-def shown(
-    messages: list[Message],
-    budget: int,
-    *,
-    by: Literal["blocks", "turns"] = "blocks",
-    keep_last_user: bool = False,
-) -> list[str]:
+def shown(messages: list[Message], budget: int, *, by: Literal["blocks", "turns"] = "blocks") -> list[str]:
     return contents(
-        messages, fit_to_budget(messages, costs(messages), budget, by=by, keep_last_user=keep_last_user).kept
+        messages, fit_to_budget(messages, costs(messages), budget, by=by, keep_last_user=False).kept
     )
 
 

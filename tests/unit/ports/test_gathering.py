@@ -10,34 +10,11 @@ from dataclasses import replace
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.base import BaseStore
-from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, HERE, apply_all, put
 from memory.ports.contract.test_candidates import QUESTIONS, random_record
 from memory.ports.query import within
-
-
-class _Gathering(InMemoryStore):
-    """The store in memory, asked by what every store has."""
-
-    async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        return await BaseStore._candidates(self, asked)
-
-
-def _rows(of: CandidateColumns) -> dict[str, object]:
-    """Each record's columns, by its id."""
-    columns = (
-        of.scopes,
-        of.versions,
-        of.roles,
-        of.tiers,
-        of.lengths.tolist(),
-        of.counts.tolist(),
-        of.vectors.tolist(),
-        *of.fields.values(),
-    )
-    return dict(zip(of.ids, zip(*columns, strict=True), strict=True))
+from tests.support.gathering import Gathering, rows
 
 
 @pytest.mark.asyncio
@@ -47,7 +24,7 @@ async def test_what_is_gathered_is_what_the_specification_answers(name: str) -> 
     own.
     """
     specified = InMemoryStore()
-    gathering = _Gathering(state=specified.state)
+    gathering = Gathering(state=specified.state)
     for store in (specified, gathering):
         await store.open(DECLARED)
     chance = random.Random(name)  # noqa: S311  the same each time
@@ -56,7 +33,7 @@ async def test_what_is_gathered_is_what_the_specification_answers(name: str) -> 
     )
     for question in (QUESTIONS[name], replace(QUESTIONS[name], where=within(HERE, ELSEWHERE), limit=3)):
         one, other = await specified.candidates(question), await gathering.candidates(question)
-        assert _rows(one) == _rows(other)
+        assert rows(one) == rows(other)
         assert one.statistics == other.statistics
 
 
@@ -66,7 +43,7 @@ async def test_a_store_without_indexes_finds_the_same_by_looking_through_with_st
 ):
     bare = replace(InMemoryStore.claims, lexical=False, semantic=False)
     specified = InMemoryStore()
-    looking = _Gathering(state=specified.state, capabilities=bare)
+    looking = Gathering(state=specified.state, capabilities=bare)
     for store in (specified, looking):
         await store.open(DECLARED)
     chance = random.Random(11)  # noqa: S311

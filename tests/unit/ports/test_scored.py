@@ -14,7 +14,7 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports import lexical
 from memory.ports.base import BaseStore
-from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, apply_all, delete, id_of, put, record
 from memory.ports.contract.test_candidates import QUESTIONS, random_record
@@ -24,6 +24,7 @@ from memory.ports.query import Eq, within
 from memory.ports.record import Partition, PendingStep, Record, pack_vector
 from memory.ports.writes import Newer
 from tests.support import depth
+from tests.support.gathering import Gathering, rows
 
 PLACES = (HERE, ELSEWHERE)
 
@@ -36,21 +37,6 @@ def stand(form: PartitionIndex, *records: Record) -> PartitionIndex:
 
 def made(records: Sequence[Record]) -> PartitionIndex:
     return stand(PartitionIndex(SAMPLES), *records)
-
-
-def rows(of: CandidateColumns) -> dict[str, object]:
-    """Each record's columns, by its id."""
-    columns = (
-        of.scopes,
-        of.versions,
-        of.roles,
-        of.tiers,
-        of.lengths.tolist(),
-        of.counts.tolist(),
-        of.vectors.tolist(),
-        *of.fields.values(),
-    )
-    return dict(zip(of.ids, zip(*columns, strict=True), strict=True))
 
 
 async def answered_alike(
@@ -70,13 +56,6 @@ async def specification(records: Sequence[Record] = ()) -> InMemoryStore:
     return store
 
 
-class _Gathering(InMemoryStore):
-    """The store in memory, asked by what every store has."""
-
-    async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        return await BaseStore._candidates(self, asked)
-
-
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seed", range(depth.drawn(8, 2)))
 async def test_after_every_history_a_form_answers_as_the_specification_and_says_what_one_made_anew_says(
@@ -85,7 +64,7 @@ async def test_after_every_history_a_form_answers_as_the_specification_and_says_
     chance = random.Random(seed)  # noqa: S311  the same each time
     store = await specification()
     bare = replace(InMemoryStore.claims, lexical=False, semantic=False)
-    gathering, looking = _Gathering(state=store.state), _Gathering(state=store.state, capabilities=bare)
+    gathering, looking = Gathering(state=store.state), Gathering(state=store.state, capabilities=bare)
     for other in (gathering, looking):
         await other.open(DECLARED)
     forms = {place: PartitionIndex(SAMPLES) for place in PLACES}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from memory.adapters.file.store import FileStore
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import HERE, key_of
-from memory.ports.record import JsonValue, Partition
+from memory.ports.contract.support import id_of
+from memory.ports.record import JsonValue
 
 
 async def opened(folder: Path, **options: JsonValue) -> FileStore:
@@ -22,8 +22,8 @@ def table_of(folder: Path, collection: str = "samples") -> Path:
     return folder / "acme" / "user%3aann" / collection
 
 
-def file_of(folder: Path, n: int = 1, at: Partition = HERE, collection: str = "samples") -> Path:
-    return table_of(folder, collection) / f"{key_of(n, at).id}.json"
+def file_of(folder: Path, n: int = 1, collection: str = "samples") -> Path:
+    return table_of(folder, collection) / f"{id_of(n)}.json"
 
 
 def backup_of(folder: Path, n: int = 1) -> Path:

@@ -65,8 +65,8 @@ def sealed(n: int = 1, version: int = 1, **parts: Any) -> Record:
     return record(n, version=version, fields={"seal": content(version)}, body={"v": version}, **parts)
 
 
-def bytes_of(folder: Path, n: int = 1, collection: str = "samples") -> Path:
-    file = file_of(folder, n, collection=collection)
+def bytes_of(folder: Path, n: int = 1) -> Path:
+    file = file_of(folder, n)
     return file.with_name(f"{file.stem}.seal.bytes")
 
 

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.backend("file")
 ADA = "default/user%3aada"
 
 
-def put(path: str, text: str = "somebody else's") -> Callable[[Path], None]:
+def put(path: str) -> Callable[[Path], None]:
     def make(root: Path) -> None:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
+        (root / path).write_text("somebody else's")
 
     return make
 

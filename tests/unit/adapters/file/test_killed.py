@@ -35,7 +35,7 @@ from memory.ports.contract.support import (
 from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Corrupt, FieldValue, Record, Tombstone
 from memory.ports.writes import Absent, RaiseGeneration, Write
-from tests.support.processes import finished, started
+from tests.support.processes import finished, last_before_kill, line_of, started
 from tests.unit.adapters.file.helping import file_of, opened, quarantined
 
 pytestmark = pytest.mark.backend("file")
@@ -73,15 +73,8 @@ asyncio.run(main(*sys.argv[1:]))
 
 def _written_until_killed(folder: Path, first: int) -> int:
     """The number of the last batch that the writer was told is kept."""
-    last = -1
     with started(WRITER, folder, first) as writer:
-        assert writer.stdout is not None
-        for line in writer.stdout:
-            last = int(line)
-            if last == first + KILLED_AFTER:
-                writer.send_signal(signal.SIGKILL)  # the loop goes on with what it said before it noticed
-        assert writer.wait() == -signal.SIGKILL
-    return last
+        return last_before_kill(writer, first + KILLED_AFTER)
 
 
 @pytest.mark.nightly
@@ -180,8 +173,7 @@ async def test_where_the_lock_is_not_to_be_had_a_damaged_record_waits_for_its_qu
     file_of(folder, 1).write_bytes(b"{ not whole")
     with started(HOLDER, folder) as holder:
         try:
-            assert holder.stdout is not None
-            assert (await asyncio.to_thread(holder.stdout.readline)).strip() == "held"
+            assert await asyncio.to_thread(line_of, holder) == "held"
             assert [type(one) for one in await store.get(SAMPLES, [key_of(n) for n in range(3)])] == [
                 Record,
                 Corrupt,
@@ -206,8 +198,7 @@ async def test_who_holds_the_lock_for_too_long_is_named_and_reads_go_on(folder: 
     assert await query_ids(store) == [id_of(1)]
     with started(HOLDER, folder) as holder:
         try:
-            assert holder.stdout is not None
-            assert (await asyncio.to_thread(holder.stdout.readline)).strip() == "held"
+            assert await asyncio.to_thread(line_of, holder) == "held"
             if frozen:
                 holder.send_signal(signal.SIGSTOP)
             began = time.monotonic()

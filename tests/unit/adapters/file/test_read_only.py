@@ -11,13 +11,13 @@ import pytest
 
 from memory import BlockingMemory
 from memory.adapters.file.store import FileStore
-from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
+from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import id_of, put, query_ids, record
 from memory.ports.record import Record
 from tests.support.rights import as_anybody
 from tests.unit.adapters.file.helping import file_of, table_of
-from tests.unit.adapters.sql.sqlite.test_replaced import READS
+from tests.unit.adapters.reading_only import READS, it_reads_and_refuses_every_write
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -32,20 +32,8 @@ def test_a_folder_opened_to_read_only_reads_searches_and_refuses_every_write(tmp
         with BlockingMemory(f"{url}?mode=ro", embedder="none") as reading:  # beside a writer
             later = memory.write("Ada likes green tea", scope="user:ada")
             before = _contents(tmp_path / "data")
-            assert {hit.id for hit in reading.search("tea", scope="user:ada")} == {entry.id, later.id}
             assert reading.get(entry.id) is not None
-            assert [message.text for message in reading.session("s").context().messages] == ["hello"]
-            assert [one.ok for one in reading.admin.check()] == [True]
-            assert [one.error for one in reading.admin.audit()] == [""]
-            for call in (
-                lambda: reading.write("more", scope="user:ada"),
-                lambda: reading.delete(entry.id),
-                lambda: reading.admin.erase("user:ada"),
-                lambda: reading.session("s").append({"role": "user", "content": "more"}),
-                lambda: reading.session("new").append({"role": "user", "content": "more"}),
-            ):
-                with pytest.raises(StoreError, match=f"{tmp_path / 'data'} is opened to read only"):
-                    call()
+            it_reads_and_refuses_every_write(reading, {entry.id, later.id}, tmp_path / "data")
             assert _contents(tmp_path / "data") == before
 
 

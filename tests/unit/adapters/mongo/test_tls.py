@@ -4,9 +4,6 @@ host name too.
 
 from __future__ import annotations
 
-import shutil
-import socket
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -17,16 +14,13 @@ from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import apply_all, id_of, put, query_ids, record
-from tests.support.certificates import self_signed
+from tests.support.certificates import NEEDS_OPENSSL, handshake, self_signed
 from tests.support.servers import Server
 from tests.unit.adapters.mongo.conftest import ALONE
 
 pytestmark = [
     *ALONE,
-    pytest.mark.skipif(
-        shutil.which("openssl") is None,
-        reason="the command 'openssl', which makes the certificate, is not here",
-    ),
+    NEEDS_OPENSSL,
 ]
 
 
@@ -50,17 +44,9 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
     both.chmod(0o755)
 
-    def shakes_hands(port: int) -> None:
-        context = ssl.create_default_context(cafile=str(certificate))
-        with (
-            socket.create_connection(("localhost", port), timeout=2) as bare,
-            context.wrap_socket(bare, server_hostname="localhost"),
-        ):
-            pass
-
     server = Server(
         "mongo",
-        shakes_hands,
+        handshake(certificate),
         lambda port: ("mongod", "--port", str(port), *TLS, PASSWORDS_WILL_DO),
         folder=folder,
     )

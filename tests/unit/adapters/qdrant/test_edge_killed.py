@@ -4,9 +4,6 @@ is there afterwards.
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, hit_ids, key_of, one
 from memory.ports.record import Record, Tombstone
 from memory.ports.writes import RaiseGeneration
+from tests.support.processes import last_before_kill, started
 
 pytestmark = pytest.mark.backend("qdrant_edge")
 ENOUGH = 150
@@ -49,19 +47,8 @@ WRITER = """
 
 def _written_until_killed(folder: Path) -> int:
     """The number of the last batch that the writer was told is kept."""
-    last = -1
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WRITER.format(folder=folder))],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as writer:
-        assert writer.stdout is not None
-        for line in writer.stdout:
-            last = int(line)
-            if last == ENOUGH:
-                writer.send_signal(signal.SIGKILL)  # the loop goes on with what it said before it noticed
-        assert writer.wait() == -signal.SIGKILL
-    return last
+    with started(textwrap.dedent(WRITER.format(folder=folder))) as writer:
+        return last_before_kill(writer, ENOUGH)
 
 
 async def test_nothing_acknowledged_is_lost_with_the_process(folder: Path) -> None:

@@ -41,9 +41,9 @@ from memory.ports.writes import Always, Annotate, Newer, Purge, RaiseGeneration,
 from tests.support import redis_servers
 from tests.support.counting import Counting
 from tests.support.depth import drawn
+from tests.support.gathering import rows
 from tests.support.servers import Server
 from tests.unit.adapters.redis.conftest import NEEDS_SERVER, SERVERS
-from tests.unit.ports.test_scored import rows
 
 pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 

@@ -38,6 +38,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, RaiseGeneration
 from tests.support import redis_servers
 from tests.support.servers import Server
+from tests.support.waiting import until
 from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 
 pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
@@ -100,7 +101,7 @@ async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaw
                 await RedisStore(f"redis://127.0.0.1:{server.port}", timeout=0.5).open(DECLARED)
         finally:
             server.thaw()
-        await _poll(works)
+        await until(works)
 
 
 async def test_more_callers_than_connections_wait_their_turn_and_no_longer_than_the_time_limit(
@@ -279,13 +280,6 @@ async def test_settings_that_changed_since_opening_are_found_by_a_check(server: 
 # -- expiry ----------------------------------------------------------------------------
 
 
-async def _poll(condition: Callable[[], Awaitable[bool]], within_seconds: float = 60) -> None:
-    deadline = time.monotonic() + within_seconds
-    while not await condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        await asyncio.sleep(0.02)
-
-
 async def _cached(store: Store, where: Where | None = None) -> list[str]:
     page = await store.query(
         Query(
@@ -310,7 +304,7 @@ async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -
         async def gone() -> bool:
             return await store.get(SAMPLES, [key_of(n) for n in range(5)]) == [None] * 5
 
-        await _poll(gone)
+        await until(gone)
         assert await _cached(store, Tenant("acme")) == []
         with raw(server) as client:
             assert set(client.keys(f"*{prefix}*")) <= {
@@ -328,7 +322,7 @@ async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Serv
         async def gone() -> bool:
             return await fetch_stored(store, 1) is None
 
-        await _poll(gone)
+        await until(gone)
         assert await _cached(store) == [id_of(n) for n in range(0, 10, 2)]
         with raw(server) as client:
             for index in ("t", "a"):

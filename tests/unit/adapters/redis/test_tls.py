@@ -4,9 +4,6 @@ its host name too.
 
 from __future__ import annotations
 
-import shutil
-import socket
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,17 +14,14 @@ from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import apply_all, id_of, put, query_ids, record
-from tests.support.certificates import self_signed
+from tests.support.certificates import NEEDS_OPENSSL, handshake, self_signed
 from tests.support.servers import Server
 from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 
 pytestmark = [
     pytest.mark.backend("redis"),
     *NEEDS_SERVER,
-    pytest.mark.skipif(
-        shutil.which("openssl") is None,
-        reason="the command 'openssl', which makes the certificate, is not here",
-    ),
+    NEEDS_OPENSSL,
 ]
 
 
@@ -36,14 +30,6 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
     """A server that speaks TLS alone, and its certificate, made out to localhost."""
     folder = tmp_path_factory.mktemp("tls")
     certificate, _ = self_signed(folder)
-
-    def shakes_hands(port: int) -> None:
-        context = ssl.create_default_context(cafile=str(certificate))
-        with (
-            socket.create_connection(("localhost", port), timeout=2) as bare,
-            context.wrap_socket(bare, server_hostname="localhost"),
-        ):
-            pass
 
     tls = (
         "--tls-cert-file",
@@ -55,7 +41,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server
     )
     server = Server(
         "redis",
-        shakes_hands,
+        handshake(certificate),
         lambda port: ("redis-server", "--port", "0", "--tls-port", str(port), *tls),
         folder=folder,
     )

@@ -14,10 +14,12 @@ from memory.domain.errors import ConfigError
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.ports.collections import Field, FieldType
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, apply_all, delete, id_of, put, query_ids, record
+from memory.ports.contract.support import HERE, apply_all, delete, fetch_record, id_of, put, query_ids, record
 from memory.ports.query import And, Eq, IsNull, Not, Or, Order, Query, Search, Words, within
 from memory.ports.record import Role
 from memory.ports.store import Store
+from memory.ports.writes import Absent
+from tests.support.processes import finished, started
 
 GROWN = replace(
     SAMPLES,
@@ -27,6 +29,18 @@ GROWN = replace(
 IN_ORDER = replace(MORE_SAMPLES, orders=("updated_at",))
 WIDE = (GROWN, IN_ORDER, *[c for c in DECLARED if c.name not in (GROWN.name, IN_ORDER.name)])
 FILLED = 600
+_OPEN = """
+import asyncio, sys
+from importlib import import_module
+from tests.unit.adapters.sql.growing import WIDE
+from memory.ports.contract.collections import DECLARED
+async def main(module, kind, url, *wide):
+    store = getattr(import_module(module), kind)(url)
+    await store.open(WIDE if wide else DECLARED)
+    print((await store.check()).ok)
+    await store.close()
+asyncio.run(main(*sys.argv[1:]))
+"""
 
 
 async def fill(store: Store) -> list[tuple[str, float]]:
@@ -117,6 +131,40 @@ async def judge_read_only(store: Store, before: list[tuple[str, float]]) -> None
     assert len(found) == 5
     with pytest.raises(ConfigError, match=r"open to read only: its tables lack fields of this release"):
         await store.apply([put(record(1_000), collection=GROWN)])
+
+
+def open_in_processes(kind: type[Store], url: str, count: int, *wide: str) -> list[str]:
+    """What so many processes say that open the store at once."""
+    return finished([started(_OPEN, kind.__module__, kind.__name__, url, *wide) for _ in range(count)])
+
+
+async def processes_at_once_add_fields_once(store: Store, late: Store, url: str) -> None:
+    """`late` is another store on the same URL, not open yet."""
+    before = await fill(store)
+    assert open_in_processes(type(late), url, 4, "wide") == ["True\n"] * 4
+    await late.open(WIDE)
+    await judge(late, before)
+    assert (await fetch_record(store, 1_000)).fields["type"] == "fact", (
+        "the one that was open all the time goes on"
+    )
+    await late.close()
+
+
+async def an_open_store_goes_on_with_every_kind_of_call(store: Store, late: Store) -> None:
+    """`late` is another store on the same tables, not open yet, which lets them grow."""
+    await fill(store)
+    await late.open(WIDE)
+    await apply_all(
+        late,
+        put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
+    )
+    await apply_all(store, put(record(2_000), Absent()))
+    await apply_all(store, put(record(3, version=4, fields={"type": "other"})), put(record(2_001)))
+    assert (await fetch_record(late, 3, collection=GROWN)).fields == {"type": "other"}, (
+        "and leaves no field of the version before"
+    )
+    assert (await store.audit()).problems == () == (await late.audit()).problems
+    await late.close()
 
 
 def rewound(table: str, registry: str) -> list[str]:

@@ -217,7 +217,6 @@ def test_what_is_wrong_in_a_block_is_refused_by_the_name_of_its_field(
 
 
 def test_what_the_system_is_told_is_a_copy() -> None:
-    """C12"""
     message = Message(role=Role.SYSTEM, content=[{"type": "text", "text": "be kind"}])
     told = system_prompt([message])
     assert isinstance(told, list)

@@ -4,16 +4,19 @@ everybody must see of them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from memory.domain.message import Message, Role
+from memory.domain.scope import Scope
 from memory.domain.session import FoundMessages
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.message_search import MessageSearch
-from tests.unit.orchestrator.world import TENANT
+from memory.orchestrator.storage.topology import Topology
+from memory.policies.window_exit import WindowExitFunction
+from tests.unit.orchestrator.world import TENANT, USER, World
 
 SYSTEM = Message(role=Role.SYSTEM, content="You are kind.")
 
@@ -45,6 +48,19 @@ async def opened(engine: Engine, session_id: str = "s1") -> Conversation:
     return await engine.conversations.open(TENANT, SessionDraft(session_id), create=False)
 
 
+async def process_of(
+    world: World, on_window_exit: WindowExitFunction | Literal["elsewhere"] | None
+) -> Engine:
+    """A process of its own over the world's stores."""
+    engine = Engine(
+        Topology(short=world.short, mid=world.mid, long=world.long),
+        clock=world.clock,
+        on_window_exit=on_window_exit,
+    )
+    await engine.open()
+    return engine
+
+
 async def hits_of(
     conversation: Conversation, text: str, limit: int = 10, mode: Any = "hybrid"
 ) -> FoundMessages:
@@ -59,6 +75,11 @@ async def window(conversation: Conversation) -> list[str]:
 
 async def told(conversation: Conversation, **asked: Any) -> list[str]:
     return [str(item.message.id) for item in (await conversation.history(HistoryQuery(**asked))).items]
+
+
+async def list_derived(world: World, scope: Scope = USER) -> list[str]:
+    """The entries that were made of what left windows."""
+    return sorted(await world.browse(scope))
 
 
 async def marks(conversation: Conversation) -> dict[str, str | None]:

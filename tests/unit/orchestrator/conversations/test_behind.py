@@ -92,7 +92,6 @@ async def test_what_another_process_did_is_undone_by_who_has_not_seen_it(
 async def test_a_late_result_takes_the_place_of_one_that_another_process_has_made_up_meanwhile(
     world: World, known: bool
 ) -> None:
-    """B53"""
     ours, theirs = await _two(world)
     await ours.append([calling("c1", message_id="a1")])
     if known:

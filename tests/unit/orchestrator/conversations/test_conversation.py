@@ -41,30 +41,6 @@ from tests.unit.orchestrator.conversations.talking import (
 from tests.unit.orchestrator.world import DURABLE, TENANT, World
 
 
-async def test_a_new_session_has_its_system_message(world: World) -> None:
-    """B13, B14"""
-    session = await begun(world.engine)
-    info = await session.info()
-    assert (info.message_count, info.compaction_count, info.status, info.version) == (1, 0, "active", 1)
-    assert await window(session) == ["system"]
-    (item,) = (await session.history(HistoryQuery())).items
-    assert (item.message.id, item.message.text, item.number, item.turn) == ("system", SYSTEM.text, 1, 0)
-    assert await session.compactions() == []
-
-
-async def test_a_session_of_an_id_that_is_taken_is_a_conflict(world: World) -> None:
-    """B12"""
-    await begun(world.engine)
-    with pytest.raises(Conflict, match="Session already exists: s1"):
-        await begun(world.engine)
-
-
-async def test_an_unknown_session_is_not_found(world: World) -> None:
-    """B19"""
-    with pytest.raises(NotFound, match="session not found: nobody"):
-        await opened(world.engine, "nobody")
-
-
 async def test_messages_are_read_as_they_were_said_by_this_handle_and_by_others(world: World) -> None:
     session = await begun(world.engine)
     for text in ("u1", "u2"):
@@ -87,20 +63,7 @@ async def test_messages_without_ids_are_given_one_and_are_found_by_it(world: Wor
     assert await other.exclude(first.id, "manual")
 
 
-async def test_a_streamed_answer_is_one_message_however_often_it_is_told(world: World) -> None:
-    """B20, AC-B09"""
-    session = await begun(world.engine)
-    await session.append([user("u1", "u1"), assistant("par", "a1")])
-    await session.append([assistant("full", "a1", usage={"total": 7}, finish_reason="stop")])
-    info = await session.info()
-    assert (info.version, info.message_count) == (3, 3)
-    last = (await session.context()).messages[-1]
-    assert (last.text, last.usage, last.finish_reason) == ("full", {"total": 7}, "stop")
-    assert (await session.history(HistoryQuery())).items[-1].message == last
-
-
 async def test_an_update_that_comes_after_another_message_doubles_nothing(world: World) -> None:
-    """B21, B22"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), calling("c1", message_id="a1"), answer("c1", message_id="t1")])
     await session.append([calling("c1", message_id="a1").model_copy(update={"content": "looking"})])
@@ -138,17 +101,7 @@ async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: 
         assert (await handle.context()).messages[4].text == "ours"
 
 
-async def test_a_message_may_be_in_the_window_only(world: World) -> None:
-    """B24, AC-B11"""
-    session = await begun(world.engine)
-    await session.append([user("n", "n")], in_history=False)
-    assert await window(session) == ["system", "n"]
-    assert await told(session) == ["system"]
-    assert (await session.info()).message_count == 1
-
-
 async def test_an_update_changes_window_and_history_together(world: World) -> None:
-    """B26, AC-B13"""
     session = await begun(world.engine)
     await session.append([assistant("a", "a1"), user("u", "u1")])
     before = (await session.info()).version
@@ -164,7 +117,6 @@ async def test_an_update_changes_window_and_history_together(world: World) -> No
 
 
 async def test_what_is_excluded_stays_in_the_history_with_its_reason(world: World) -> None:
-    """B27, B28"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), user("u2", "u2")])
     assert await session.exclude("u1", "invalid_input")
@@ -177,7 +129,6 @@ async def test_what_is_excluded_stays_in_the_history_with_its_reason(world: Worl
 
 
 async def test_what_is_added_again_is_no_longer_excluded_and_stands_where_it_stood(world: World) -> None:
-    """B29, AC-B15"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), user("u2", "u2")])
     await session.exclude("u1", "manual")
@@ -191,7 +142,6 @@ async def test_what_is_added_again_is_no_longer_excluded_and_stands_where_it_sto
 
 
 async def test_clearing_keeps_the_system_message_and_the_history(world: World) -> None:
-    """B30 to B32"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1"), user("u2", "u2")])
     version = (await session.info()).version
@@ -213,7 +163,6 @@ async def test_what_comes_while_the_window_is_cleared_stays(world: World) -> Non
 
 
 async def test_a_roll_back_takes_what_was_said_since_out_of_the_window(world: World) -> None:
-    """B52"""
     session = await begun(world.engine)
     await session.append([user("u1", "u1")])
     here = await session.checkpoint()
@@ -235,7 +184,6 @@ async def test_a_roll_back_takes_what_was_said_since_out_of_the_window(world: Wo
 
 
 async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: World) -> None:
-    """B22, B53"""
     session = await begun(world.engine)
     await session.append(
         [
@@ -252,7 +200,6 @@ async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: 
 
 
 async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_wins(world: World) -> None:
-    """B53"""
     session = await begun(world.engine)
     await session.append(
         [calling("c1", "c2", message_id="a1"), answer("c1", message_id="t1"), user("go on", "u1")]
@@ -269,7 +216,6 @@ async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_win
 
 
 async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(world: World) -> None:
-    """C17 to C20, B46, B47"""
     session = await begun(world.engine, system=None)
     await session.append(
         [
@@ -297,7 +243,6 @@ async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(wor
 
 
 async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
-    """B34 to B39, AC-B17"""
     session = await begun(world.engine)
     await session.append([user(f"m{n}", f"m{n}") for n in range(1, 7)])
     seen: list[str] = []
@@ -327,20 +272,7 @@ async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
         assert await handle.compactions() == [made]
 
 
-@pytest.mark.parametrize(("keep", "left"), [(-5, []), (100, ["m1", "m2"])])
-async def test_keeping_none_or_more_than_there_are(world: World, keep: int, left: list[str]) -> None:
-    """B34, B41, AC-B19"""
-    session = await begun(world.engine)
-    await session.append([user("m1", "m1"), user("m2", "m2")])
-    made = await session.compact(
-        lambda _: Message(id="sum", role=Role.SYSTEM, content="so far"), keep_last=keep, reason="auto"
-    )
-    assert await window(session) == ["system", "sum", *left]
-    assert made.archived_ids == [m for m in ("m1", "m2") if m not in left]
-
-
 async def test_a_later_compaction_takes_the_earlier_summary_too_and_is_given_it(world: World) -> None:
-    """B40, B42"""
     session = await begun(world.engine)
     await session.append([user("m1", "m1"), user("m2", "m2")])
     await session.compact(lambda _: "first", keep_last=1, reason="manual")
@@ -546,7 +478,6 @@ async def test_a_list_knows_of_an_end_though_the_process_died_over_it(world: Wor
 
 
 async def test_lists_are_by_use_by_creation_and_by_what_sessions_say_of_themselves(world: World) -> None:
-    """B15, B16"""
     sessions = world.engine.conversations.sessions
     handles = {}
     for n, who in enumerate(("ada", "ada", "bo")):
@@ -618,7 +549,6 @@ async def test_what_was_said_is_found_unless_it_was_excluded(world: World) -> No
 
 
 async def test_a_search_finds_as_many_as_are_asked_for(world: World) -> None:
-    """D49"""
     session = await begun(world.engine)
     await session.append([user(f"heron {n}", f"u{n}") for n in range(320)])
     assert len(await hits_of(session, "heron", 300)) == 300
@@ -660,7 +590,6 @@ async def test_that_a_list_is_not_told_is_no_reason_to_say_that_nothing_was_stor
 async def test_a_list_tells_what_this_process_has_just_written_and_another_s_after_its_sweep(
     world: World,
 ) -> None:
-    """B15"""
 
     async def listed(engine: Engine) -> list[int]:
         return [
@@ -706,7 +635,6 @@ async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None
 
 
 async def test_pages_of_a_history(world: World) -> None:
-    """B33"""
     session = await begun(world.engine)
     await session.append([user(f"m{n}", f"m{n}") for n in range(2, 12)])
     assert await told(session, first=3, last=5) == ["m3", "m4", "m5"]

@@ -37,7 +37,6 @@ def log_of(*drafts: Draft, now: datetime = NOW, system: bool = True) -> tuple[St
 
 
 def test_a_new_session_has_its_system_message_and_nothing_else() -> None:
-    """B13"""
     state = State.initial(True, NOW)
     assert (
         state.after.number,
@@ -50,7 +49,6 @@ def test_a_new_session_has_its_system_message_and_nothing_else() -> None:
 
 
 def test_messages_are_numbered_densely_and_turns_begin_with_a_user() -> None:
-    """B19, B23, B25"""
     _, events = log_of(said(), said(role=Role.ASSISTANT), said(in_history=False), said())
     assert [event.number for event in events] == [2, 3, None, 4]
     assert [event.after.number for event in events] == [2, 3, 3, 4]
@@ -59,7 +57,6 @@ def test_messages_are_numbered_densely_and_turns_begin_with_a_user() -> None:
 
 
 def test_what_leaves_the_window_counts_a_version_and_no_message() -> None:
-    """B27, B30"""
     out = Draft(EventType.EXCLUDE, data={"place": 2, "reason": "manual"})
     clear = Draft(EventType.CLEAR, data={"left": [[2, 3]], "reason": "manual"})
     state, events = log_of(said(), said(), out, Draft(EventType.RESTORE, data={"place": 2}), clear)
@@ -68,7 +65,6 @@ def test_what_leaves_the_window_counts_a_version_and_no_message() -> None:
 
 
 def test_a_compaction_is_a_message_in_the_place_of_others() -> None:
-    """B35, B37, B39"""
     summary = Message(role=Role.SYSTEM, content="they greeted each other")
     state, events = log_of(said(), said(), said(), Draft(EventType.COMPACTION, summary, {"left": [[2, 3]]}))
     assert list(state.window) == [4, 5]

@@ -41,7 +41,7 @@ from memory.ports.writes import Always, Put
 from tests.support import noticed
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.artifact_mutations import MUTATIONS
-from tests.unit.orchestrator.world import DURABLE, TENANT, USER, World
+from tests.unit.orchestrator.world import DURABLE, TENANT, USER, Died, World, dies
 
 MOST = 100
 FILES = Quota(name="files", per="tenant", artifact_bytes=MOST)
@@ -111,19 +111,6 @@ async def delete(engine: Engine, path: str = "a", session_id: str = "s1") -> boo
     return found is not None and await engine.conversations.manifests.delete(TENANT, artifact_of(found).id)
 
 
-async def swept(world: World) -> Engine:
-    """Another process once every store answers, leases have lapsed and sweeps have done
-    what is owed.
-    """
-    world.heal()
-    engine = await world.another_process()
-    for _ in range(4):
-        world.clock.advance(LAPSED)
-        await engine.maintenance.sweep()
-    assert await engine.maintenance.count_pending() == 0
-    return engine
-
-
 async def test_of_a_part_only_its_chunks_are_read(world: World) -> None:
     data = bytes(range(95))
     await put(world.engine, data)
@@ -158,7 +145,7 @@ async def test_an_upload_that_fails_leaves_the_old_or_the_new_and_no_room_is_los
     there = await read(reader)
     assert there == new if said is None else there in (old, new)
     await assert_reserved(reader, TENANT, settled=False)
-    engine = await swept(world)
+    engine = await world.settled(LAPSED)
     assert await read(engine) == there
     await assert_reserved(engine, TENANT)
 
@@ -174,7 +161,7 @@ async def test_a_deletion_that_fails_leaves_all_of_it_or_nothing(world: World, f
     world.heal()
     there = await read(await world.another_process())
     assert there in (None, b"x" * 33)
-    engine = await swept(world)
+    engine = await world.settled(LAPSED)
     assert await read(engine) == there
     await assert_reserved(engine, TENANT)
 
@@ -189,7 +176,7 @@ async def test_of_two_uploads_that_each_would_have_room_one_is_refused(world: Wo
     await assert_reserved(other, TENANT)
     assert await delete(other, "b")
     await put(world.engine, b"x" * 100)
-    await assert_reserved(await swept(world), TENANT)
+    await assert_reserved(await world.settled(LAPSED), TENANT)
 
 
 async def test_a_stream_of_unknown_size_is_given_room_ahead_where_there_is_some_and_takes_what_it_has(
@@ -210,15 +197,7 @@ async def test_a_stream_of_unknown_size_is_given_room_ahead_where_there_is_some_
         assert asked == [20, 20, 40, 10], "there was room for just so many"
         with pytest.raises(QuotaExceeded):
             await put(world.engine, b"z", "c", known=False)
-    await assert_reserved(await swept(world), TENANT)
-
-
-class Died(BaseException):
-    """The process did."""
-
-
-async def dies() -> None:
-    raise Died
+    await assert_reserved(await world.settled(LAPSED), TENANT)
 
 
 @pytest.mark.parametrize("over", ["nothing", "what stands", "what was deleted"])
@@ -252,7 +231,7 @@ async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_puts_nothing
     assert await read(await world.another_process()) == stood, (
         "what stands there is whole, and what stood before"
     )
-    engine = await swept(world)
+    engine = await world.settled(LAPSED)
     assert await read(engine) == stood
     await assert_reserved(engine, TENANT)
     await put(engine, b"new" * 10)
@@ -280,7 +259,7 @@ async def test_what_is_put_just_when_a_sweep_shuts_a_sleeping_writer_out_stands(
         artifact = await put(world.engine, b"new" * 10)
         assert await read(world.engine) == b"new" * 10
         assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is not None
-        await assert_reserved(await swept(world), TENANT)
+        await assert_reserved(await world.settled(LAPSED), TENANT)
 
 
 async def test_what_was_shut_out_before_anything_stood_counts_as_never_put(world: World) -> None:
@@ -298,12 +277,12 @@ async def test_what_was_shut_out_before_anything_stood_counts_as_never_put(world
         world.mid.before["artifacts.name"] = dies
         with pytest.raises(Died):
             await imported(here)
-        await swept(world)
+        await world.settled(LAPSED)
     assert (await imported(here)).id == here
     await delete(world.engine)
     with pytest.raises(manifests.PathOccupied):
         await imported(later)
-    await assert_reserved(await swept(world), TENANT)
+    await assert_reserved(await world.settled(LAPSED), TENANT)
 
 
 @pytest.mark.parametrize("replaces", [False, True])
@@ -338,7 +317,7 @@ async def test_a_slow_upload_that_goes_on_is_not_given_up(world: World) -> None:
 
     await world.engine.conversations.manifests.put(TENANT, "s1", "a", "text/plain", slowly(), 80)
     assert await read(world.engine) == b"x" * 80
-    await assert_reserved(await swept(world), TENANT)
+    await assert_reserved(await world.settled(LAPSED), TENANT)
 
 
 async def test_an_upload_that_a_sweep_holds_before_its_writer_does_stands(world: World) -> None:
@@ -353,7 +332,7 @@ async def test_an_upload_that_a_sweep_holds_before_its_writer_does_stands(world:
         world.clock.advance(late)
         assert await read(world.engine) == b"new" * 10
         assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is not None
-        await assert_reserved(await swept(world), TENANT)
+        await assert_reserved(await world.settled(LAPSED), TENANT)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -398,7 +377,7 @@ async def test_room_is_returned_of_what_is_deleted_while_its_writer_tells_the_ba
     world.mid.after["artifacts.name"] = named
     await put(world.engine, b"x" * 30)
     await assert_reserved(other, TENANT, settled=False)
-    engine = await swept(world)
+    engine = await world.settled(LAPSED)
     await assert_reserved(engine, TENANT)
     assert await engine.conversations.reservations.used_bytes(TENANT) == 0
 
@@ -417,7 +396,7 @@ async def test_an_upload_that_is_replaced_before_its_writer_holds_it_was_put(wor
     artifact = await put(world.engine, b"x" * 30)
     assert await read(world.engine) == b"other" * 4
     assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is not None
-    await assert_reserved(await swept(world), TENANT)
+    await assert_reserved(await world.settled(LAPSED), TENANT)
 
 
 @pytest.mark.parametrize("how", ["drops", "is yet to drop"])
@@ -436,7 +415,7 @@ async def test_an_upload_whose_answer_was_lost_is_not_put_again_over_what_replac
 
     world.mid.after["artifacts.name"] = replaced
     assert (await put(world.engine, b"x" * 30)).size == 30, "it was put, and is not told that it was too slow"
-    engine = await swept(world)
+    engine = await world.settled(LAPSED)
     assert await read(engine) == b"other" * 4
     await assert_reserved(engine, TENANT)
 
@@ -451,7 +430,7 @@ async def test_who_reads_gets_one_upload_whole_or_is_told(world: World) -> None:
     await put(world.engine, b"new" * 10)
     world.heal()
     assert first + b"".join([data async for data in reading]) == b"old" * 10, "its chunks are there still"
-    await swept(world)
+    await world.settled(LAPSED)
     with pytest.raises(Conflict, match="Read it again"):
         _ = [data async for data in world.engine.conversations.manifests.stream(found)]
     await delete(world.engine)
@@ -487,7 +466,7 @@ async def test_of_a_session_that_ends_meanwhile_nothing_is_left(world: World) ->
         with pytest.raises((NotFound, StoreUnavailable)):
             await put(world.engine, b"x" * 30)
         assert await read(world.engine) is None
-        await assert_reserved(await swept(world), TENANT)
+        await assert_reserved(await world.settled(LAPSED), TENANT)
     await put(world.engine, b"y" * 100)
     assert await read(world.engine) == b"y" * 100
 
@@ -593,7 +572,7 @@ async def end(engine: Engine, session_id: str, told: Told) -> None:
         await session(engine, session_id)
 
 
-async def history(seed: int, acts: int = 40) -> None:
+async def history(seed: int) -> None:
     """Acts of two processes on stores that fail now and then, each at one of its calls;
     in the end all is judged.
     """
@@ -602,7 +581,7 @@ async def history(seed: int, acts: int = 40) -> None:
         engines = [world.engine, await world.another_process()]
         for name in ("s1", "s2"):
             await session(world.engine, name)
-        for number in range(acts):
+        for number in range(40):
             step, fails = drawn.choice((*STEPS, *NUMBERING)), drawn.choice(["fails_before", "fails_after"])
             if drawn.random() < 0.4:
                 getattr(world.mid, fails).add(step)
@@ -627,7 +606,7 @@ async def history(seed: int, acts: int = 40) -> None:
                 await engine.maintenance.sweep()
             await assert_reserved(engine, TENANT, settled=False)
             assert await engine.conversations.reservations.used_bytes(TENANT) <= MOST
-        engine = await swept(world)
+        engine = await world.settled(LAPSED)
         for place, may_be in told.may_be.items():
             assert await whole(engine, place) in may_be
         await assert_reserved(engine, TENANT)

@@ -5,16 +5,14 @@ step of it failing before and after it was carried out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import NotOpen, StoreUnavailable
-from memory.domain.scope import Scope
 from memory.orchestrator.conversations import window_exits
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -23,8 +21,15 @@ from memory.orchestrator.storage.topology import Topology
 from memory.policies.context import ContextRequest
 from memory.policies.list_compaction import CompactionSettings
 from memory.policies.quotas import Quota
-from memory.policies.window_exit import ExitedMessages, WindowExitFunction
-from tests.unit.orchestrator.conversations.talking import begun, opened, user, window
+from memory.policies.window_exit import ExitedMessages
+from tests.unit.orchestrator.conversations.talking import (
+    begun,
+    list_derived,
+    opened,
+    process_of,
+    user,
+    window,
+)
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, World
 
 
@@ -37,23 +42,6 @@ class Distiller:
     def __call__(self, leaving: ExitedMessages) -> list[str]:
         self.calls += 1
         return [f"{message.text} ({self.calls})" for message in leaving.messages]
-
-
-async def process(world: World, callback: WindowExitFunction | Literal["elsewhere"] | None) -> Engine:
-    """A process of its own over the world's stores."""
-    engine = Engine(
-        Topology(short=world.short, mid=world.mid, long=world.long),
-        clock=world.clock,
-        on_window_exit=callback,
-    )
-    await engine.open()
-    return engine
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World() as made:
-        yield made
 
 
 async def ended(engine: Engine, *texts: str) -> None:
@@ -70,10 +58,6 @@ async def cut(engine: Engine, *texts: str, keeps: int = 1) -> Conversation:
     return session
 
 
-async def taught(world: World, scope: Scope = USER) -> list[str]:
-    return sorted(await world.browse(scope))
-
-
 async def swept(engine: Engine) -> Any:
     report = await engine.maintenance.sweep()
     await engine.conversations.window_exit.drain()
@@ -81,12 +65,12 @@ async def swept(engine: Engine) -> Any:
 
 
 async def test_without_the_callback_what_is_owed_waits_for_a_process_that_has_it(world: World) -> None:
-    await ended(await process(world, "elsewhere"), "tea", "milk")
+    await ended(await process_of(world, "elsewhere"), "tea", "milk")
     report = await swept(world.engine)
-    assert (report.pending_steps, report.stays, await taught(world)) == (1, (), [])
+    assert (report.pending_steps, report.stays, await list_derived(world)) == (1, (), [])
     assert await world.engine.maintenance.count_pending() == 1
-    await swept(await process(world, Distiller()))
-    assert await taught(world) == ["milk (1)", "tea (1)"]
+    await swept(await process_of(world, Distiller()))
+    assert await list_derived(world) == ["milk (1)", "tea (1)"]
     assert await world.engine.maintenance.count_pending() == 0
 
 
@@ -108,25 +92,25 @@ async def test_of_one_event_the_entries_of_one_answer_exist_each_once(
     world: World, step: str, when: str
 ) -> None:
     distil = Distiller()
-    await ended(await process(world, "elsewhere"), "tea", "milk", "honey")
+    await ended(await process_of(world, "elsewhere"), "tea", "milk", "honey")
     for store in world.stores:
         getattr(store, when).add(step)
-    dying = await process(world, distil)
+    dying = await process_of(world, distil)
     await swept(dying)
     world.heal()
     for _ in range(2):
         world.clock.advance(DAY)
-        await swept(await process(world, distil))
-    made = await taught(world)
+        await swept(await process_of(world, distil))
+    made = await list_derived(world)
     assert [text.split()[0] for text in made] == ["honey", "milk", "tea"]
     assert len({text.split()[1] for text in made}) == 1
     assert await world.engine.maintenance.count_pending() == 0
 
 
 async def test_two_processes_that_ask_at_once_make_the_entries_of_one_answer(world: World) -> None:
-    await ended(await process(world, "elsewhere"), "tea", "milk")
-    one = await process(world, lambda leaving: ["tea and milk", "both", "warm"])
-    other = await process(world, lambda leaving: ["tea", "milk"])
+    await ended(await process_of(world, "elsewhere"), "tea", "milk")
+    one = await process_of(world, lambda leaving: ["tea and milk", "both", "warm"])
+    other = await process_of(world, lambda leaving: ["tea", "milk"])
 
     async def other_first() -> None:
         session = await opened(other)
@@ -134,33 +118,33 @@ async def test_two_processes_that_ask_at_once_make_the_entries_of_one_answer(wor
 
     world.mid.before["onward.note"] = other_first
     left = await (await opened(one)).handle_window_exit()
-    assert await taught(world) == ["milk", "tea"]
+    assert await list_derived(world) == ["milk", "tea"]
     assert left.entries == []
 
 
 async def test_a_fact_deleted_before_it_was_known_to_be_made_is_not_made_again(world: World) -> None:
-    engine = await process(world, Distiller())
+    engine = await process_of(world, Distiller())
     await ended(engine, "tea", "milk")
     world.mid.fails_before.add("owed.settle")
     made = (await (await opened(engine)).handle_window_exit()).entries
     world.heal()
     await engine.deletion.delete(TENANT, made[0])
-    await swept(await process(world, Distiller()))
-    assert await taught(world) == ["milk (1)"]
+    await swept(await process_of(world, Distiller()))
+    assert await list_derived(world) == ["milk (1)"]
     assert await engine.maintenance.count_pending() == 0
 
 
 @pytest.mark.parametrize("at", ["before", "after"])
 @pytest.mark.parametrize("step", ["onward.note", "onward.home"])
 async def test_a_session_deleted_meanwhile_teaches_nothing(world: World, step: str, at: str) -> None:
-    engine = await process(world, Distiller())
+    engine = await process_of(world, Distiller())
     await ended(engine, "secret")
-    deleting = await process(world, None)
+    deleting = await process_of(world, None)
     getattr(world.mid, at)[step] = lambda: deleting.conversations.sessions.delete(TENANT, "s1")
     await (await opened(engine)).handle_window_exit()
     world.clock.advance(timedelta(minutes=5))
     await swept(deleting)
-    assert await taught(world) == []
+    assert await list_derived(world) == []
     assert await deleting.maintenance.count_pending() == 0
 
 
@@ -171,7 +155,7 @@ async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_swe
     """The session is deleted by another while the entry is on its way, and the process
     that sent it is gone.
     """
-    engine, deleting = await process(world, Distiller()), await process(world, None)
+    engine, deleting = await process_of(world, Distiller()), await process_of(world, None)
     await ended(engine, "secret")
 
     async def deleted_and_dead() -> None:
@@ -183,7 +167,7 @@ async def test_who_dies_between_an_entry_and_its_confirmation_leaves_it_to_a_swe
     world.heal()
     world.clock.advance(timedelta(minutes=5))
     await swept(deleting)
-    assert await taught(world) == []
+    assert await list_derived(world) == []
 
 
 @pytest.mark.parametrize("step", ["derived.find", "delete.home", "erase.end"])
@@ -191,9 +175,9 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
     world: World, step: str
 ) -> None:
     """It has erased the entries of the session's scope when it dies over its
-    conversation, or over what that taught.
+    conversation, or over what that list_derived.
     """
-    engine = await process(world, Distiller())
+    engine = await process_of(world, Distiller())
     await ended(engine, "old")
     await (await opened(engine)).handle_window_exit()
 
@@ -209,8 +193,8 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
     world.heal()
     await ended(engine, "new")
     await (await opened(engine)).handle_window_exit()
-    await swept(await process(world, None))
-    assert await taught(world) == ["new (2)"]
+    await swept(await process_of(world, None))
+    assert await list_derived(world) == ["new (2)"]
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -221,7 +205,7 @@ async def test_a_callback_that_never_answers_holds_nobody_up(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(window_exits, "ANSWERS_WITHIN", timedelta(0))
-    engine = await process(world, silent)
+    engine = await process_of(world, silent)
     await ended(engine, "tea")
     left = await (await opened(engine)).handle_window_exit()
     assert left.waiting == [
@@ -241,7 +225,7 @@ async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ev
         await answers.wait()
         return [message.text for message in leaving.messages]
 
-    engine = await process(world, slow)
+    engine = await process_of(world, slow)
     for name in ("s1", "s2"):
         session = await engine.conversations.create(TENANT, SessionDraft(name, user="ada"))
         await session.append([user(f"tea of {name}")])
@@ -252,13 +236,13 @@ async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ev
     assert (report.expired, report.pending_steps) == (1, 2)
     await asyncio.sleep(0)
     assert (await engine.maintenance.sweep()).pending_steps == 2
-    assert (len(asked), await taught(world)) == (1, [])
+    assert (len(asked), await list_derived(world)) == (1, [])
     closing = asyncio.create_task(engine.close())
     await asyncio.sleep(0)
     answers.set()
     await closing
     await world.engine.open()
-    assert (sorted(asked), await taught(world)) == (["s1", "s2"], ["tea of s1", "tea of s2"])
+    assert (sorted(asked), await list_derived(world)) == (["s1", "s2"], ["tea of s1", "tea of s2"])
     assert await world.engine.maintenance.count_pending() == 0
 
 
@@ -271,7 +255,7 @@ async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(
         begun.set()
         await asyncio.Event().wait()
 
-    engine = await process(world, silent)
+    engine = await process_of(world, silent)
     await ended(engine, "tea")
     await engine.maintenance.sweep()
     await begun.wait()
@@ -293,7 +277,7 @@ async def test_a_close_that_is_cut_off_while_a_callback_answers_lets_go_of_the_s
         finally:
             ended_so.append("cancelled")
 
-    engine = await process(world, silent)
+    engine = await process_of(world, silent)
     await ended(engine, "tea")
     await engine.maintenance.sweep()
     await begun.wait()
@@ -314,7 +298,7 @@ async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_
     """Another process erases it when so many of the three entries stand: those go,
     those that come late too, and what is left is told anew.
     """
-    erasing, answers = await process(world, None), 0
+    erasing, answers = await process_of(world, None), 0
 
     async def erase() -> None:
         session = await opened(erasing)
@@ -331,13 +315,13 @@ async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_
         answers += 1
         return [f"{message.text} {answers}" for message in leaving.messages]
 
-    engine = await process(world, distil)
+    engine = await process_of(world, distil)
     await ended(engine, "harmless", "secret", "well")
     getattr(world.mid, at)["onward.home"] = lambda: counted(stored)
     await (await opened(engine)).handle_window_exit()
-    assert "secret 1" not in await taught(world)
+    assert "secret 1" not in await list_derived(world)
     await swept(engine)
-    assert await taught(world) == ["harmless 2", "well 2"]
+    assert await list_derived(world) == ["harmless 2", "well 2"]
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -345,7 +329,7 @@ async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_
 async def test_who_dies_while_the_message_of_an_entry_is_erased_leaves_it_to_a_sweep(
     world: World, at: str
 ) -> None:
-    engine, erasing = await process(world, Distiller()), await process(world, None)
+    engine, erasing = await process_of(world, Distiller()), await process_of(world, None)
     await ended(engine, "secret")
 
     async def erased_and_dead() -> None:
@@ -357,7 +341,7 @@ async def test_who_dies_while_the_message_of_an_entry_is_erased_leaves_it_to_a_s
     world.heal()
     world.clock.advance(timedelta(minutes=5))
     await swept(erasing)
-    assert await taught(world) == []
+    assert await list_derived(world) == []
 
 
 async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one_beside_them(
@@ -366,7 +350,7 @@ async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one
     """So one that is confirmed late stays, though another message that left by the same
     event had been erased before it was made.
     """
-    engine = await process(world, Distiller())
+    engine = await process_of(world, Distiller())
     await ended(engine, "secret", "harmless")
     session = await opened(engine)
     await engine.conversations.redaction.erase(session.log, "secret")
@@ -378,13 +362,13 @@ async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one
     await session.handle_window_exit()
     world.heal()
     world.clock.advance(timedelta(minutes=5))
-    await swept(await process(world, None))
-    assert await taught(world) == ["harmless (1)"]
+    await swept(await process_of(world, None))
+    assert await list_derived(world) == ["harmless (1)"]
     assert await engine.maintenance.count_pending() == 0
 
 
 async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world: World) -> None:
-    engine = await process(world, Distiller())
+    engine = await process_of(world, Distiller())
     await ended(engine, "tea")
     session = await opened(engine)
     (made,) = (await session.handle_window_exit()).entries
@@ -393,7 +377,7 @@ async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world:
     await session.resume()
     await session.close("ended")
     assert (await session.handle_window_exit()).entries == []
-    assert await taught(world) == ["green tea"]
+    assert await list_derived(world) == ["green tea"]
 
 
 @pytest.mark.parametrize("when", ["made", "noted", "being asked", "not asked yet"])
@@ -404,7 +388,7 @@ async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_to
     the text already and has not answered.
     """
     told: list[list[str]] = []
-    engine = await process(world, None)
+    engine = await process_of(world, None)
 
     async def erase() -> None:
         session = await opened(engine)
@@ -416,23 +400,23 @@ async def test_erasing_a_message_takes_what_was_made_of_it_and_no_callback_is_to
             await erase()
         return [message.text for message in leaving.messages]
 
-    other = await process(world, "elsewhere" if when == "not asked yet" else distil)
+    other = await process_of(world, "elsewhere" if when == "not asked yet" else distil)
     await ended(other, "secret", "harmless")
     if when == "noted":
         world.mid.fails_before.add("onward.home")
     await swept(other)
     world.heal()
     if when == "made":
-        assert await taught(world) == ["harmless", "secret"]
+        assert await list_derived(world) == ["harmless", "secret"]
     if when != "being asked":
         await erase()
-    last = await process(world, distil)
+    last = await process_of(world, distil)
     world.clock.advance(DAY)
     await swept(last)
-    assert "secret" not in await taught(world)
+    assert "secret" not in await list_derived(world)
     assert told[1:] == [["harmless"]] * len(told[1:]) if when != "not asked yet" else told == [["harmless"]]
     if when != "made":
-        assert await taught(world) == ["harmless"]
+        assert await list_derived(world) == ["harmless"]
 
 
 @pytest.mark.parametrize("erased", ["secret", "summary"])
@@ -443,7 +427,9 @@ async def test_an_erased_summary_keeps_nothing_that_it_stood_for_from_going_onwa
     nobody waits for the callback in an erasure.
     """
     told: list[list[str]] = []
-    engine = await process(world, lambda leaving: told.append([message.text for message in leaving.messages]))
+    engine = await process_of(
+        world, lambda leaving: told.append([message.text for message in leaving.messages])
+    )
     session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
     await session.append([user("secret", "secret"), user("harmless", "u2")])
     made = await session.compact(lambda _: "so far", keep_last=0, reason="manual")
@@ -467,7 +453,7 @@ async def test_what_a_replacement_drops_goes_onward_once_whatever_fails_on_the_w
 ) -> None:
     """The caller repeats what failed, and sweeps of other processes do the rest."""
     distil, wanted = Distiller(), [user("honey", "honey"), user("salt", "salt")]
-    engine = await process(world, distil)
+    engine = await process_of(world, distil)
     session = await engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
     await session.append([user(text, text) for text in ("tea", "milk", "honey")])
     getattr(world.mid, when).add(step)
@@ -475,11 +461,11 @@ async def test_what_a_replacement_drops_goes_onward_once_whatever_fails_on_the_w
         await session.replace(wanted)
     await swept(engine)
     world.heal()
-    await (await opened(await process(world, distil))).replace(wanted)
+    await (await opened(await process_of(world, distil))).replace(wanted)
     for _ in range(2):
         world.clock.advance(DAY)
-        await swept(await process(world, distil))
-    made = await taught(world)
+        await swept(await process_of(world, distil))
+    made = await list_derived(world)
     assert [text.split()[0] for text in made] == ["milk", "tea"]
     assert len({text.split()[1] for text in made}) == 1
     assert await window(await opened(engine)) == ["honey", "salt"]
@@ -488,17 +474,17 @@ async def test_what_a_replacement_drops_goes_onward_once_whatever_fails_on_the_w
 
 async def test_a_replacement_that_is_repeated_or_changes_nothing_owes_nothing_more(world: World) -> None:
     distil = Distiller()
-    session = await cut(await process(world, distil), "tea", "milk")
+    session = await cut(await process_of(world, distil), "tea", "milk")
     for _ in range(2):
         await session.replace([user("milk", "milk")])
         await session.replace([user("milk, hot", "milk")])
-    await swept(await process(world, distil))
-    assert (distil.calls, await taught(world)) == (1, ["tea (1)"])
+    await swept(await process_of(world, distil))
+    assert (distil.calls, await list_derived(world)) == (1, ["tea (1)"])
     assert await window(session) == ["milk"]
 
 
 async def test_what_a_policy_drops_without_a_summary_goes_onward(world: World) -> None:
-    session = await begun(await process(world, Distiller()), "s1", None)
+    session = await begun(await process_of(world, Distiller()), "s1", None)
     await session.append(
         [
             user("tea is drunk at four", "m1"),
@@ -513,16 +499,16 @@ async def test_what_a_policy_drops_without_a_summary_goes_onward(world: World) -
         is None
     )
     assert await window(session) == ["m1", "m3"]
-    await swept(await process(world, Distiller()))
-    assert await taught(world, SESSION) == ["tea is drunk at four (1)"]
+    await swept(await process_of(world, Distiller()))
+    assert await list_derived(world, SESSION) == ["tea is drunk at four (1)"]
 
 
 @pytest.mark.parametrize("first", ["told", "comes back"])
 @pytest.mark.parametrize("again", ["compacted", "ended", "cut again"])
 async def test_what_was_cut_off_and_came_back_does_not_go_twice(world: World, again: str, first: str) -> None:
     """Whether the callback is asked before it comes back, or after all."""
-    engine, told = await process(world, "elsewhere"), list[list[str]]()
-    telling = await process(
+    engine, told = await process_of(world, "elsewhere"), list[list[str]]()
+    telling = await process_of(
         world, lambda leaving: told.append([message.text for message in leaving.messages])
     )
     session = await cut(engine, "tea", "milk")
@@ -545,14 +531,14 @@ async def test_what_was_cut_off_and_came_back_does_not_go_twice(world: World, ag
 async def test_what_an_end_has_let_go_is_told_though_it_is_cut_off_since_and_not_by_the_cut(
     world: World,
 ) -> None:
-    engine, told = await process(world, "elsewhere"), list[list[str]]()
+    engine, told = await process_of(world, "elsewhere"), list[list[str]]()
     await ended(engine, "tea", "milk")
     session = await opened(engine)
     await session.resume()
     await session.append([user("honey", "honey")])
     await session.replace([user("milk", "milk")])
     await swept(
-        await process(world, lambda leaving: told.append([message.text for message in leaving.messages]))
+        await process_of(world, lambda leaving: told.append([message.text for message in leaving.messages]))
     )
     assert sorted(told) == [["honey"], ["tea", "milk"]]
 
@@ -561,7 +547,7 @@ async def test_what_somebody_takes_out_by_hand_goes_nowhere(world: World) -> Non
     """Excluded, rolled back and cleared; and what was cut off, came back and was
     excluded before the callback was asked.
     """
-    engine = await process(world, Distiller())
+    engine = await process_of(world, Distiller())
     session = await cut(engine, "cut", "cut and excluded", "excluded", "cleared", keeps=2)
     await session.append([user("cut and excluded", "cut and excluded")])
     for name in ("excluded", "cut and excluded"):
@@ -570,12 +556,12 @@ async def test_what_somebody_takes_out_by_hand_goes_nowhere(world: World) -> Non
     await session.append([user("rolled back", "rolled back")])
     assert (await session.roll_back(checkpoint, "undone"), await session.clear()) == (1, 1)
     await swept(engine)
-    assert await taught(world) == ["cut (1)"]
+    assert await list_derived(world) == ["cut (1)"]
     assert await engine.maintenance.count_pending() == 0
 
 
 async def test_reading_a_part_of_a_window_owes_nothing(world: World) -> None:
-    session = await begun(await process(world, Distiller()), "s1", None)
+    session = await begun(await process_of(world, Distiller()), "s1", None)
     await session.append([user(f"tea {n}", f"m{n}") for n in range(5)])
     assert [m.id for m in (await session.context(ContextRequest(last=2))).messages] == ["m3", "m4"]
     assert len((await session.context(ContextRequest(budget=10))).messages) < 5
@@ -588,27 +574,27 @@ async def test_reading_a_part_of_a_window_owes_nothing(world: World) -> None:
 async def test_an_erased_message_that_was_cut_off_goes_nowhere_and_takes_what_was_made_of_it(
     world: World, when: str, left: list[str]
 ) -> None:
-    distil, engine = Distiller(), await process(world, "elsewhere")
+    distil, engine = Distiller(), await process_of(world, "elsewhere")
     await cut(engine, "secret", "harmless", "kept")
     if when != "not asked yet":
         if when == "noted":
             world.mid.fails_before.add("onward.home")
-        await swept(await process(world, distil))
+        await swept(await process_of(world, distil))
         world.heal()
-        assert ("secret (1)" in await taught(world)) is (when == "made")
+        assert ("secret (1)" in await list_derived(world)) is (when == "made")
     assert await engine.conversations.redaction.erase((await opened(engine)).log, "secret")
     world.clock.advance(DAY)
-    await swept(await process(world, distil))
-    assert await taught(world) == left
+    await swept(await process_of(world, distil))
+    assert await list_derived(world) == left
     assert await engine.maintenance.count_pending() == 0
 
 
 async def test_a_session_deleted_before_its_cut_was_told_teaches_nothing(world: World) -> None:
-    engine = await process(world, "elsewhere")
+    engine = await process_of(world, "elsewhere")
     await cut(engine, "secret", "kept")
     assert await engine.conversations.sessions.delete(TENANT, "s1")
-    await swept(await process(world, Distiller()))
-    assert await taught(world) == []
+    await swept(await process_of(world, Distiller()))
+    assert await list_derived(world) == []
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -632,10 +618,10 @@ async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_as
         "quota 'q': scope 'user:ada' holds 2 of at most 3 entries, and this would add 2"
     ]
     assert (await swept(engine)).pending_steps == 1
-    assert await taught(world) == ["entry 0", "entry 1"]
+    assert await list_derived(world) == ["entry 0", "entry 1"]
     await engine.deletion.delete(TENANT, entries[0].id)
     await swept(engine)
-    assert (distil.calls, await taught(world)) == (1, ["entry 1", "milk (1)", "tea (1)"])
+    assert (distil.calls, await list_derived(world)) == (1, ["entry 1", "milk (1)", "tea (1)"])
     assert await engine.maintenance.count_pending() == 0
 
 
@@ -654,5 +640,5 @@ async def test_what_goes_onward_has_others_go_where_a_quota_evicts(world: World)
         )
     await ended(engine, "tea", "milk")
     assert len((await (await opened(engine)).handle_window_exit()).entries) == 2
-    assert await taught(world) == ["entry 2", "milk (1)", "tea (1)"]
+    assert await list_derived(world) == ["entry 2", "milk (1)", "tea (1)"]
     assert engine.quotas.evicted == {(TENANT, "q"): 2}

@@ -32,7 +32,6 @@ from memory.orchestrator.conversations.blobs.uploads import UPLOAD
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
-from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, RESERVATIONS
 from memory.policies.quotas import Quota
 from memory.ports.record import Key, PendingStep, Record
@@ -77,19 +76,6 @@ async def reserved(world: World) -> int:
     await assert_reserved(world.engine, TENANT)
     assert await unsound(world.mid) == []
     return await world.engine.conversations.reservations.used_bytes(TENANT)
-
-
-async def swept(world: World) -> Engine:
-    """Another process, once every store answers, leases have lapsed and sweeps have
-    done what is owed.
-    """
-    world.heal()
-    engine = await world.another_process()
-    for _ in range(4):
-        world.clock.advance(3 * HOUR)
-        await engine.maintenance.sweep()
-    assert await engine.maintenance.count_pending() == 0
-    return engine
 
 
 async def test_what_is_appended_counts_until_it_is_erased(world: World) -> None:
@@ -199,7 +185,7 @@ async def test_what_a_session_a_user_or_a_tenant_had_is_returned(world: World) -
         await said(name, **more)
     assert await reserved(world) == 550
     world.clock.advance(2 * DAY)
-    await swept(world)
+    await world.settled(3 * HOUR)
     assert await reserved(world) == 200
     await world.engine.tenants.erase(TENANT)
     assert await reserved(world) == 0
@@ -254,7 +240,7 @@ async def test_an_append_that_fails_returns_its_room_at_once(world: World, step:
     world.heal()
     if (step, fails) == ("artifacts.reservation", "fails_before"):
         await assert_reserved(world.engine, TENANT, settled=False)
-        await swept(world)
+        await world.settled(3 * HOUR)
     assert await reserved(world) == 0
 
 
@@ -282,7 +268,7 @@ async def test_a_fork_counts_what_it_copies_and_is_refused_where_there_is_no_roo
             await conversations.fork(TENANT, replace(draft, id="s3"), messages)
         world.heal()
         assert await conversations.find(TENANT, "s3") is None
-    await swept(world)
+    await world.settled(3 * HOUR)
     assert await reserved(world) == 800
     await conversations.sessions.delete(TENANT, "s1")
     assert await window(fork) == ["system", "u1"]
@@ -318,7 +304,7 @@ async def test_a_fork_that_is_refused_leaves_nothing_also_under_legal_hold(
     assert {str(row.fields["conversation_id"]) for row in await world.rows(world.mid, MESSAGES)} == (
         {"s1", "s2"} if meanwhile else {"s1"}
     )
-    await swept(world)
+    await world.settled(3 * HOUR)
     assert await reserved(world) == 600
 
 
@@ -394,7 +380,7 @@ async def test_a_sweep_ends_what_an_earlier_version_had_under_way(world: World, 
     engine = await world.another_process()
     await engine.maintenance.sweep()
     assert len(await world.rows(world.mid, ARTIFACTS)) == len(chunks) + (not named)
-    await swept(world)
+    await world.settled(3 * HOUR)
     assert {row.key for row in await world.rows(world.mid, ARTIFACTS)} == (
         {chunk.key for chunk in chunks} if named else set()
     )
@@ -425,7 +411,7 @@ async def test_of_two_that_return_room_of_one_upload_each_returns_its_own(
     (world.mid.before if step != "artifacts.drop" else world.mid.after)[step] = meanwhile
     await session.update("u1", {"content": said[:250]})
     await assert_reserved(world.engine, TENANT, settled=False)
-    await swept(world)
+    await world.settled(3 * HOUR)
     assert await reserved(world) == (100 if what == "cut" else 0)
 
 
@@ -570,7 +556,7 @@ async def test_whoever_dies_at_whichever_call_no_byte_is_lost_or_counted_twice(
                 assert act is _deletes or await unsound(world.mid, settled=False) == [], (
                     where
                 )  # of what nobody finds any more, chunks go first
-                engine = await swept(world)
+                engine = await world.settled(3 * HOUR)
                 await assert_reserved(engine, TENANT)
                 assert await unsound(world.mid) == [], where
         at += 1
@@ -592,7 +578,7 @@ async def test_what_stands_is_acknowledged_though_others_keep_changing_the_balan
             await session.append([user(text("a", 120))])
         assert calls[0] >= 2
         assert [m.role for m in (await session.context()).messages] == ["system", "user"]
-        await swept(world)
+        await world.settled(3 * HOUR)
         await assert_reserved(world.engine, TENANT)
 
 

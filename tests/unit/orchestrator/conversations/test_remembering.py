@@ -70,7 +70,6 @@ async def texts(session: Conversation, **asked: Any) -> list[str]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["updated", "said again"])
 async def test_an_edit_of_another_process_is_seen_at_once(world: World, again: bool) -> None:
-    """B26, B20"""
     session = await begun(world.engine)
     await session.append([user(f"m{n}", f"m{n}") for n in range(10)])
     assert "m4: m4" in await texts(session)

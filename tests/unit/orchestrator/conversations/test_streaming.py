@@ -20,14 +20,14 @@ from tests.unit.orchestrator.world import World
 LATER = WRITTEN_EVERY + timedelta(seconds=0.01)
 
 
-def streamed(world: World, session: Conversation, message_id: str = "a1") -> StreamedMessage:
-    return StreamedMessage(session, world.engine.placement, Role.ASSISTANT, message_id)
+def streamed(world: World, session: Conversation) -> StreamedMessage:
+    return StreamedMessage(session, world.engine.placement, Role.ASSISTANT, "a1")
 
 
-async def stands(world: World, message_id: str = "a1") -> Message | None:
+async def stands(world: World) -> Message | None:
     """What another process reads."""
     messages = (await (await opened(world.engine)).context()).messages
-    return next((message for message in messages if message.id == message_id), None)
+    return next((message for message in messages if message.id == "a1"), None)
 
 
 async def told_of(world: World) -> tuple[str, bool] | None:
@@ -88,7 +88,6 @@ async def test_a_call_without_text_is_a_message(world: World) -> None:
 
 
 async def test_another_message_between_the_pieces_doubles_nothing(world: World) -> None:
-    """B22"""
     session, other = await begun(world.engine), await opened(await world.another_process())
     out = streamed(world, session)
     await out.write("one")

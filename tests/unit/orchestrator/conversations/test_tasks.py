@@ -35,7 +35,6 @@ async def claims(world: World) -> int:
 
 
 async def test_one_of_two_sessions_gets_an_id_however_they_meet(world: World) -> None:
-    """B54"""
     one, other = await begun(world.engine, "s1"), await begun(world.engine, "s2")
     engines = [world.engine, await world.another_process()]
     for round_ in range(10):
@@ -115,7 +114,6 @@ async def test_a_deleted_session_takes_tasks_runs_and_claims_also_after_a_crash(
 
 
 async def test_a_list_that_is_replaced_leaves_what_another_saves_meanwhile(world: World) -> None:
-    """B63"""
     session = await begun(world.engine)
     for task_id in ("t1", "t2"):
         await save(world.engine, session, task_id, title="before")
@@ -133,7 +131,6 @@ async def test_a_list_that_is_replaced_leaves_what_another_saves_meanwhile(world
 
 
 async def test_the_last_save_of_a_run_counts_and_none_is_lost(world: World) -> None:
-    """B59, AC-B37"""
     session = await begun(world.engine)
     handles = [await opened(world.engine) for _ in range(10)]
     await asyncio.gather(

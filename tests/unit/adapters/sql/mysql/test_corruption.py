@@ -43,13 +43,13 @@ DAMAGE = {
 }
 
 
-def _said(n: int, word: str = "cormorant") -> object:
+def _said(n: int) -> object:
     return put(
         record(
             n,
             fields={"type": "fact"},
             body={"n": n},
-            texts={"content": f"the {word} nests"},
+            texts={"content": "the cormorant nests"},
             vector=b"\0\0\x80?",
         )
     )

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from memory import Memory
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import apply_all, fetch_record, put, record
 from tests.support.mysql_servers import MySqlServer
+from tests.unit.adapters import reading_only
 from tests.unit.adapters.sql.growing import WIDE, fill, judge_read_only, rewound
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
 
@@ -25,9 +25,7 @@ pytestmark = ON_SERVER
 @pytest_asyncio.fixture
 async def reader(server: MySqlServer, database: str) -> AsyncIterator[str]:
     """The URL of a user who may only read what is there."""
-    async with Memory(server.url(database)) as memory:
-        await memory.write("Ada likes tea", scope="user:ada")
-        await memory.session("s", user="ada").append({"role": "user", "content": "hello"})
+    await reading_only.fill(server.url(database))
     await server.run_sql("CREATE OR REPLACE USER reader IDENTIFIED BY 'reader'")
     await server.run_sql(f"GRANT SELECT ON {database}.* TO reader")
     yield f"mysql://reader:reader@127.0.0.1:{server.port}/{database}"
@@ -37,18 +35,7 @@ async def reader(server: MySqlServer, database: str) -> AsyncIterator[str]:
 async def test_a_user_who_may_only_read_opens_reads_and_searches(
     reader: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Memory(reader) as memory:
-        assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
-        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == [
-            "Ada likes tea"
-        ]
-        assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
-        with pytest.raises(ConfigError, match="is denied for table"):
-            await memory.write("x", scope="user:ada")
-        await memory.admin.sweep()
-    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], (
-        "nothing was tried that may not be done"
-    )
+    await reading_only.a_user_who_may_only_read_reads_and_searches(reader, "is denied for table", caplog)
 
 
 async def test_a_user_who_may_only_read_takes_what_tables_of_an_earlier_release_lack_as_absent(
@@ -64,20 +51,7 @@ async def test_a_user_who_may_only_read_takes_what_tables_of_an_earlier_release_
     await store.open(WIDE)
     await judge_read_only(store, before)
     await store.close()
-    async with Memory(reader) as memory:
-        assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
-        assert [hit.item.message.content for hit in await memory.search_messages("hello", user="ada")] == [
-            "hello"
-        ]
-        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == [
-            "Ada likes tea"
-        ]
-        await memory.admin.sweep()
-        async with Memory(server.url(database)) as owner:  # adds what is lacking while the other is open
-            await owner.session("s", user="ada").append({"role": "user", "content": "more"})
-        assert [hit.item.message.content for hit in await memory.search_messages("more", user="ada")] == [
-            "more"
-        ]
+    await reading_only.what_tables_lack_is_added_beside_it(reader, server.url(database))
     await server.run_sql(f"GRANT INSERT, UPDATE, DELETE ON {database}.* TO reader")
     with pytest.raises(ConfigError, match="is denied for table"):
         await MySqlStore(reader).open(WIDE)

@@ -19,28 +19,19 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import apply_all, fetch_record, hit_ids, id_of, put, query_ids, record
 from memory.ports.query import Eq, In
-from memory.ports.writes import Absent
 from tests.support.depth import drawn
 from tests.support.mysql_servers import MySqlServer
-from tests.support.processes import finished, started
-from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
+from tests.unit.adapters.sql.growing import (
+    WIDE,
+    an_open_store_goes_on_with_every_kind_of_call,
+    fill,
+    judge,
+    open_in_processes,
+    processes_at_once_add_fields_once,
+)
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
 
 pytestmark = ON_SERVER
-
-OPEN = """
-import asyncio, sys
-from memory.adapters.sql.mysql.store import MySqlStore
-from memory.adapters.sql.naming import TableNames
-from tests.unit.adapters.sql.growing import WIDE
-from memory.ports.contract.collections import DECLARED
-async def main():
-    store = MySqlStore(sys.argv[1])
-    await store.open(WIDE if "wide" in sys.argv else DECLARED)
-    print((await store.check()).ok)
-    await store.close()
-asyncio.run(main())
-"""
 
 
 async def _described(server: MySqlServer, database: str) -> dict[str, str]:
@@ -100,34 +91,13 @@ async def test_a_filled_database_grows_into_what_a_new_one_is_made_as(
 async def test_processes_that_open_a_filled_database_with_fields_more_at_once_add_them_once(
     store: MySqlStore, server: MySqlServer, database: str
 ) -> None:
-    before = await fill(store)
-    assert finished([started(OPEN, server.url(database), "wide") for _ in range(4)]) == ["True\n"] * 4
-    late = MySqlStore(server.url(database))
-    await late.open(WIDE)
-    await judge(late, before)
-    assert (await fetch_record(store, 1_000)).fields["type"] == "fact", (
-        "the one that was open all the time goes on"
-    )
-    await late.close()
+    await processes_at_once_add_fields_once(store, MySqlStore(server.url(database)), server.url(database))
 
 
 async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_tables_have_grown(
     store: MySqlStore, server: MySqlServer, database: str
 ) -> None:
-    await fill(store)
-    late = MySqlStore(server.url(database))
-    await late.open(WIDE)
-    await apply_all(
-        late,
-        put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
-    )
-    await apply_all(store, put(record(2_000), Absent()))
-    await apply_all(store, put(record(3, version=4, fields={"type": "other"})), put(record(2_001)))
-    assert (await fetch_record(late, 3, collection=GROWN)).fields == {"type": "other"}, (
-        "and leaves no field of the version before"
-    )
-    assert (await store.audit()).problems == () == (await late.audit()).problems
-    await late.close()
+    await an_open_store_goes_on_with_every_kind_of_call(store, MySqlStore(server.url(database)))
 
 
 @pytest.mark.parametrize("lost", ["the registry", "an index and the registry"])
@@ -159,7 +129,7 @@ async def test_the_registry_is_what_is_declared(store: MySqlStore, raw: Raw) -> 
 
 
 async def test_processes_open_an_empty_database_at_once(server: MySqlServer, database: str) -> None:
-    lines = finished([started(OPEN, server.url(database)) for _ in range(drawn(8, 3))])
+    lines = open_in_processes(MySqlStore, server.url(database), drawn(8, 3))
     assert all(line.startswith("True") for line in lines), lines
 
 

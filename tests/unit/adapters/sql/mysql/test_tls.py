@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,13 @@ from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import PLAIN
-from tests.support.certificates import self_signed
+from tests.support.certificates import NEEDS_OPENSSL, self_signed
 from tests.support.mysql_servers import PASSWORD, MySqlServer
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
 
 pytestmark = [
     *ON_SERVER,
-    pytest.mark.skipif(
-        shutil.which("openssl") is None,
-        reason="the command 'openssl', which makes the certificate, is not here",
-    ),
+    NEEDS_OPENSSL,
 ]
 
 

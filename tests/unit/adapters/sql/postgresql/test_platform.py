@@ -22,6 +22,7 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, apply_all, fetch_record, key_of, put, record
 from memory.ports.query import Query, within
 from tests.support import postgres_servers, servers
+from tests.unit.adapters import reading_only
 from tests.unit.adapters.sql.growing import WIDE, fill, judge_read_only, rewound
 
 pytestmark = [
@@ -185,9 +186,7 @@ async def _refusals(memory: Memory, times: int) -> AsyncIterator[StoreUnavailabl
 @pytest_asyncio.fixture
 async def reader(admin: Any) -> AsyncIterator[str]:
     """A role that may only read what `app` wrote."""
-    async with Memory(_url()) as memory:
-        await memory.write("Ada likes tea", scope="user:ada")
-        await memory.session("s", user="ada").append({"role": "user", "content": "hello"})
+    await reading_only.fill(_url())
     await admin.execute("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN PASSWORD 'reader'")
     await admin.execute(
         f"GRANT USAGE ON SCHEMA {SCHEMA} TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA {SCHEMA} TO reader"
@@ -199,17 +198,8 @@ async def reader(admin: Any) -> AsyncIterator[str]:
 async def test_a_role_that_may_only_read_opens_reads_and_searches(
     reader: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Memory(_url(reader)) as memory:
-        assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada likes tea"]
-        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == [
-            "Ada likes tea"
-        ]
-        assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
-        with pytest.raises(ConfigError, match="permission denied for table"):
-            await memory.write("x", scope="user:ada")
-        await memory.admin.sweep()
-    assert [one.getMessage() for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == [], (
-        "nothing was tried that may not be done"
+    await reading_only.a_user_who_may_only_read_reads_and_searches(
+        _url(reader), "permission denied for table", caplog
     )
 
 
@@ -223,20 +213,7 @@ async def test_a_role_that_may_only_read_takes_what_tables_of_an_earlier_release
     store = PostgresStore(_url(reader))
     await store.open(WIDE)
     await judge_read_only(store, before)
-    async with Memory(_url(reader)) as memory:
-        assert [message.content for message in (await memory.session("s").context()).messages] == ["hello"]
-        assert [hit.item.message.content for hit in await memory.search_messages("hello", user="ada")] == [
-            "hello"
-        ]
-        assert [hit.entry.content for hit in await memory.search("tea", scope="user:ada")] == [
-            "Ada likes tea"
-        ]
-        await memory.admin.sweep()
-        async with Memory(_url()) as owner:  # adds what is lacking while the other is open
-            await owner.session("s", user="ada").append({"role": "user", "content": "more"})
-        assert [hit.item.message.content for hit in await memory.search_messages("more", user="ada")] == [
-            "more"
-        ]
+    await reading_only.what_tables_lack_is_added_beside_it(_url(reader), _url())
     await admin.execute(f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO reader")
     with pytest.raises(ConfigError, match="must be owner of table"):
         await PostgresStore(_url(reader)).open(WIDE)

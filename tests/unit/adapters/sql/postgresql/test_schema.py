@@ -20,24 +20,17 @@ from memory.ports.query import Eq, In, Near, Search, within
 from memory.ports.record import pack_vector
 from tests.support.depth import drawn
 from tests.support.postgres_servers import Postgres
-from tests.support.processes import finished, started
-from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
+from tests.unit.adapters.sql.growing import (
+    WIDE,
+    an_open_store_goes_on_with_every_kind_of_call,
+    fill,
+    judge,
+    open_in_processes,
+    processes_at_once_add_fields_once,
+)
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw, backend
 
 pytestmark = ON_SERVER
-
-OPEN = """
-import asyncio, sys
-from memory.adapters.sql.postgresql.store import PostgresStore
-from tests.unit.adapters.sql.growing import WIDE
-from memory.ports.contract.collections import DECLARED
-async def main():
-    store = PostgresStore(sys.argv[1])
-    await store.open(WIDE if "wide" in sys.argv else DECLARED)
-    print((await store.check()).ok)
-    await store.close()
-asyncio.run(main())
-"""
 
 
 async def _described(raw: Raw, schema: str) -> tuple[set[str], dict[str, str]]:
@@ -72,33 +65,13 @@ async def test_a_filled_schema_grows_into_what_a_new_one_is_made_as(
 async def test_processes_that_open_a_filled_schema_with_fields_more_at_once_add_them_once(
     store: PostgresStore, server: Postgres, schema: str
 ) -> None:
-    before = await fill(store)
-    assert finished([started(OPEN, server.url(schema), "wide") for _ in range(4)]) == ["True\n"] * 4
-    late = PostgresStore(server.url(schema))
-    await late.open(WIDE)
-    await judge(late, before)
-    assert (await fetch_record(store, 1_000)).fields["type"] == "fact", (
-        "the one that was open all the time goes on"
-    )
-    await late.close()
+    await processes_at_once_add_fields_once(store, PostgresStore(server.url(schema)), server.url(schema))
 
 
 async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_tables_have_grown(
     store: PostgresStore, server: Postgres, schema: str
 ) -> None:
-    await fill(store)
-    late = PostgresStore(server.url(schema))
-    await late.open(WIDE)
-    await apply_all(
-        late,
-        put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
-    )
-    await apply_all(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
-    assert (await fetch_record(late, 3, collection=GROWN)).fields == {"type": "other"}, (
-        "and leaves no field of the version before"
-    )
-    assert (await store.audit()).problems == () == (await late.audit()).problems
-    await late.close()
+    await an_open_store_goes_on_with_every_kind_of_call(store, PostgresStore(server.url(schema)))
 
 
 async def test_the_registry_is_what_is_declared(store: PostgresStore, raw: Raw) -> None:
@@ -108,7 +81,7 @@ async def test_the_registry_is_what_is_declared(store: PostgresStore, raw: Raw) 
 
 
 async def test_processes_open_an_empty_database_at_once(server: Postgres, schema: str, raw: Raw) -> None:
-    lines = finished([started(OPEN, server.url(schema)) for _ in range(drawn(8, 3))])
+    lines = open_in_processes(PostgresStore, server.url(schema), drawn(8, 3))
     assert all(line.startswith("True") for line in lines)
     await raw("DROP SCHEMA {s} CASCADE")
 

@@ -41,6 +41,10 @@ async def opened(file: Path, **options: JsonValue) -> SqliteStore:
     return store
 
 
+async def problems(store: SqliteStore, *, repair: bool = False) -> tuple[str, ...]:
+    return (await store.audit(repair=repair)).problems
+
+
 def content_of(file: Path) -> bytes:
     return file.read_bytes()
 

@@ -30,7 +30,7 @@ from memory.ports.contract.support import (
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Corrupt, Partition, Record, pack_vector
 from memory.ports.writes import Absent, Delete, Newer, Purge, RaiseGeneration, Release
-from tests.unit.adapters.sql.sqlite.helping import change, opened, raw, stored
+from tests.unit.adapters.sql.sqlite.helping import change, opened, problems, raw, stored
 
 THERE = Partition("acme", "user:bob")
 EAST = Partition("other", "user:ada")
@@ -47,10 +47,6 @@ async def filled(store: SqliteStore) -> AsyncIterator[SqliteStore]:
         store, RaiseGeneration(THERE, 4), *[put(one_of(n, at)) for at in (HERE, THERE) for n in (1, 2)]
     )
     yield store
-
-
-async def problems(store: SqliteStore, *, repair: bool = False) -> tuple[str, ...]:
-    return (await store.audit(repair=repair)).problems
 
 
 async def mended(store: SqliteStore, *expected: str) -> None:

@@ -12,7 +12,7 @@ from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, apply_all, key_of, put, record, search_hits
 from memory.ports.query import Near, Search, within
 from memory.ports.record import Record, pack_vector
-from tests.support.processes import finished, started
+from tests.support.processes import finished, line_of, started
 from tests.unit.adapters.sql.sqlite.helping import opened
 
 WRITE = """
@@ -50,8 +50,7 @@ async def test_what_was_acknowledged_before_a_kill_is_there_and_batches_are_whol
     await (await opened(file)).close()
     for round_ in range(3):
         process = started(WRITE, file, 1000 * round_, 900)
-        assert process.stdout is not None
-        acknowledged = [int(process.stdout.readline()) for _ in range(30 + 7 * round_)]
+        acknowledged = [int(line_of(process)) for _ in range(30 + 7 * round_)]
         process.send_signal(signal.SIGKILL)
         rest, _ = process.communicate(timeout=30)
         acknowledged += [int(line) for line in rest.split("\n")[:-1]]

@@ -21,6 +21,7 @@ from memory.ports.contract.support import HERE, apply_all, key_of, put, query_id
 from memory.ports.query import Eq, IsNull, Order, Query, Search, Words, within
 from memory.ports.record import Record, Role
 from tests.support.rights import as_anybody
+from tests.unit.adapters.reading_only import READS, it_reads_and_refuses_every_write
 from tests.unit.adapters.sql.growing import FILLED, GROWN, WIDE, fill, scores
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -166,18 +167,6 @@ async def test_a_log_is_replayed_into_its_own_file_wherever_its_process_was_kill
 
 # -- read only -------------------------------------------------------------------------
 
-READS = """
-import sys
-from memory import BlockingMemory, StoreError
-with BlockingMemory(sys.argv[1], embedder="none") as memory:
-    print([entry.content for entry in memory.retrieve("user:ada")], [hit.entry.content for hit in memory.search("tea", scope="user:ada")])
-    print([message.text for message in memory.session("s", create=False).context().messages], [one.ok for one in memory.admin.check()])
-    try:
-        memory.write("more", scope="user:ada")
-    except StoreError as error:
-        print("read only" in str(error))
-"""
-
 
 def test_a_memory_opened_to_read_only_reads_searches_and_refuses_every_write(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
@@ -187,19 +176,7 @@ def test_a_memory_opened_to_read_only_reads_searches_and_refuses_every_write(tmp
         with BlockingMemory(f"{url(path)}?mode=ro", embedder="none") as reading:  # beside a writer
             assert reading.get(entry.id) is not None
             later = memory.write("Ada likes green tea", scope="user:ada")
-            assert {hit.entry.id for hit in reading.search("tea", scope="user:ada")} == {entry.id, later.id}
-            assert [message.text for message in reading.session("s").context().messages] == ["hello"]
-            assert [one.ok for one in reading.admin.check()] == [True]
-            assert [one.error for one in reading.admin.audit()] == [""]
-            for call in (
-                lambda: reading.write("more", scope="user:ada"),
-                lambda: reading.delete(entry.id),
-                lambda: reading.admin.erase("user:ada"),
-                lambda: reading.session("s").append({"role": "user", "content": "more"}),
-                lambda: reading.session("new").append({"role": "user", "content": "more"}),
-            ):
-                with pytest.raises(StoreError, match=f"{path} is opened to read only"):
-                    call()
+            it_reads_and_refuses_every_write(reading, {entry.id, later.id}, path)
     before = path.read_bytes()
     with BlockingMemory(f"{url(path)}?mode=ro", embedder="none") as reading:
         assert len(reading.retrieve("user:ada")) == 2

@@ -17,23 +17,17 @@ from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import apply_all, fetch_record, key_of, put, record
 from tests.support.depth import drawn
-from tests.support.processes import finished, started
-from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
+from tests.unit.adapters.sql.growing import (
+    WIDE,
+    an_open_store_goes_on_with_every_kind_of_call,
+    fill,
+    judge,
+    open_in_processes,
+    processes_at_once_add_fields_once,
+)
 from tests.unit.adapters.sql.sqlite.helping import opened, raw
 
 PROCESSES = drawn(8, 3)
-OPEN = """
-import asyncio, sys
-from memory.adapters.sql.sqlite.store import SqliteStore
-from tests.unit.adapters.sql.growing import WIDE
-from memory.ports.contract.collections import DECLARED
-async def main():
-    store = SqliteStore("sqlite:///" + sys.argv[1])
-    await store.open(WIDE if "wide" in sys.argv else DECLARED)
-    print((await store.check()).ok)
-    await store.close()
-asyncio.run(main())
-"""
 
 
 def _described(path: Path) -> tuple[dict[str, set[str]], dict[str, str], list[object]]:
@@ -113,40 +107,20 @@ async def test_a_file_tells_what_its_tables_were_made_for(store: SqliteStore, fi
 
 @pytest.mark.thorough
 def test_processes_open_a_new_file_at_once(file: Path) -> None:
-    assert finished([started(OPEN, file) for _ in range(PROCESSES)]) == ["True\n"] * PROCESSES
+    assert open_in_processes(SqliteStore, f"sqlite:///{file}", PROCESSES) == ["True\n"] * PROCESSES
 
 
 @pytest.mark.thorough
 async def test_processes_that_open_a_filled_file_with_fields_more_at_once_add_them_once(
     store: SqliteStore, file: Path
 ) -> None:
-    before = await fill(store)
-    assert finished([started(OPEN, file, "wide") for _ in range(4)]) == ["True\n"] * 4
-    late = SqliteStore(f"sqlite:///{file}")
-    await late.open(WIDE)
-    await judge(late, before)
-    assert (await fetch_record(store, 1_000)).fields["type"] == "fact", (
-        "the one that was open all the time goes on"
-    )
-    await late.close()
+    await processes_at_once_add_fields_once(store, SqliteStore(f"sqlite:///{file}"), f"sqlite:///{file}")
 
 
 async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_tables_have_grown(
     store: SqliteStore, file: Path
 ) -> None:
-    await fill(store)
-    late = SqliteStore(f"sqlite:///{file}")
-    await late.open(WIDE)
-    await apply_all(
-        late,
-        put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
-    )
-    await apply_all(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
-    assert (await fetch_record(late, 3, collection=GROWN)).fields == {"type": "other"}, (
-        "and leaves no field of the version before"
-    )
-    assert (await store.audit()).problems == () == (await late.audit()).problems
-    await late.close()
+    await an_open_store_goes_on_with_every_kind_of_call(store, SqliteStore(f"sqlite:///{file}"))
 
 
 def test_claims_are_readable_without_sqlalchemy() -> None:

@@ -31,7 +31,7 @@ from memory.ports.contract.support import (
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Partition, Record, pack_vector
 from memory.ports.writes import Newer, Purge, Status
-from tests.unit.adapters.sql.sqlite.helping import change, content_of, opened, raw, stored
+from tests.unit.adapters.sql.sqlite.helping import change, content_of, opened, problems, raw, stored
 
 THERE = Partition("acme", "user:bob")
 
@@ -47,10 +47,6 @@ async def filled(store: SqliteStore) -> AsyncIterator[SqliteStore]:
         store, *[put(said(n, f"common special{n}", vector=pack_vector([1.0, float(n)]))) for n in (1, 2, 3)]
     )
     yield store
-
-
-async def problems(store: SqliteStore, *, repair: bool = False) -> tuple[str, ...]:
-    return (await store.audit(repair=repair)).problems
 
 
 async def test_a_file_takes_writes_after_any_number_of_single_puts_and_updates(store: SqliteStore) -> None:

@@ -161,8 +161,8 @@ async def test_a_write_that_breaks_the_shared_transaction_fails_alone(
     assert await fetch_stored(store, 300) is None
 
 
-def _with_code(kind: type[sqlite3.Error], code: int, text: str = "") -> sqlite3.Error:
-    error = kind(text)
+def _with_code(kind: type[sqlite3.Error], code: int) -> sqlite3.Error:
+    error = kind()
     error.sqlite_errorcode = code
     return error
 
