@@ -111,7 +111,7 @@ WRONG: list[tuple[str, str, dict[str, Any], str, str]] = [
         f"{ENTRIES}/batch",
         {"entries": [{**_ONE, "expires_in": "soon"}]},
         "entries[0].expires_in",
-        "soon",
+        "such as '30d'",
     ),
     ("POST", "/v1/memory/search", {"query": "x", "limit": "5"}, "limit", 'must be a whole number, not "5"'),
     ("POST", "/v1/memory/search", {"query": "x", "scope": {}}, "scope", "must be text or a list, not {}"),
