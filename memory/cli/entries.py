@@ -202,8 +202,7 @@ async def write(
             out.print(rendering.plain(f"near it: {other.id}  {other.content}", limit=200))
 
     cli.emit(
-        rendering.entry_json(entry)
-        | ({"near": [rendering.entry_json(one) for one in near]} if detect_conflicts else {}),
+        entry.to_dict() | ({"near": [one.to_dict() for one in near]} if detect_conflicts else {}),
         people,
     )
 
@@ -406,7 +405,7 @@ def _show_page(cli: Cli, page: EntryPage, numbers: Mapping[str, int], where: str
 
     cli.emit(
         {
-            "entries": [rendering.entry_json(entry) for entry in page],
+            "entries": [entry.to_dict() for entry in page],
             "cursor": page.cursor,
             "degraded": list(page.degraded),
         },
@@ -443,9 +442,9 @@ async def show_entry(
         for copy in copies
     ]
     data = {
-        **rendering.entry_json(entry),
+        **entry.to_dict(),
         "copies": places,
-        **({"history": [rendering.entry_json(v) for v in versions]} if history else {}),
+        **({"history": [v.to_dict() for v in versions]} if history else {}),
     }
 
     def people(out: Console) -> None:
@@ -508,13 +507,13 @@ async def promote(
                 [f"{copy.promoted_from_id}\n→ {copy.id}", copy.scope.text, rendering.tier(copy.tier)]
                 for copy in copies
             ]
-            data = {"promoted": [rendering.entry_json(copy) for copy in copies]}
+            data = {"promoted": [copy.to_dict() for copy in copies]}
             cli.emit(
                 data, lambda out: out.print(rendering.table("Promoted", ["entry", "scope", "tier"], rows))
             )
             return 0
         report = await memory.admin.move(entry_ids, to=str(tier))
-    cli.emit(rendering.report_json(report), lambda out: rendering.promotion(out, report))
+    cli.emit(report.to_dict(), lambda out: rendering.promotion(out, report))
     return 0 if report.moved or not report.kept else 1
 
 

@@ -105,7 +105,7 @@ async def update(
     async with cli.memory() as memory:
         entry = await memory.update(await id_of(memory, entry_id), **changes)
         numbers = await numbers_of(cli, memory, [entry.id])
-    cli.emit(rendering.entry_json(entry), lambda out: out.print(rendering.entry_block(entry, numbers)))
+    cli.emit(entry.to_dict(), lambda out: out.print(rendering.entry_block(entry, numbers)))
 
 
 async def invalidate(
@@ -154,7 +154,7 @@ async def history(cli: Cli, entry_id: EntryId) -> None:
         wanted = await id_of(memory, entry_id)
         versions = await memory.entries.history(wanted, superseded=True)
     cli.emit(
-        {"history": [rendering.entry_json(one) for one in versions]},
+        {"history": [one.to_dict() for one in versions]},
         lambda out: out.print(rendering.versions(versions, wanted)),
     )
 

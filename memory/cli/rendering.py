@@ -95,11 +95,6 @@ def size(count: int) -> str:
     return f"{amount:.1f} TiB"
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:
-    """Return every field of an entry for programs; the scope in canonical form."""
-    return entry.to_dict()
-
-
 def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
     """Return a block with the whole entry."""
     lines: list[Text] = []
@@ -193,7 +188,7 @@ def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
     numbers = {"score": hit.score, "relevance": hit.relevance}
     if isinstance(hit, FoundMessage):
         return {**numbers, "message": as_json(hit.item), "session_id": hit.session_id}
-    return {**numbers, "entry": entry_json(hit.entry)}
+    return {**numbers, "entry": hit.entry.to_dict()}
 
 
 def relevance(value: float | None) -> str:
@@ -311,11 +306,6 @@ def left_out(left: Mapping[str, Any]) -> Text:
     return plain(
         "not shown: " + ", ".join(f"{count} {_humanize(why)}" for why, count in counted.items()), "dim"
     )
-
-
-def report_json(report: PromotionReport) -> dict[str, Any]:
-    """Return the moved and kept entries for programs."""
-    return report.to_dict()
 
 
 def promotion(out: Console, report: PromotionReport) -> None:

@@ -415,7 +415,7 @@ async def end(cli: Cli, session_id: SessionId) -> None:
         out.print(rendering.plain(f"session {session_id} has ended"))
         rendering.promotion(out, report)
 
-    cli.emit({"session_id": session_id, **rendering.report_json(report)}, people)
+    cli.emit({"session_id": session_id, **report.to_dict()}, people)
 
 
 async def delete(

@@ -29,12 +29,7 @@ async def stats(cli: Cli) -> None:
     async with cli.memory() as memory:
         counted = await memory.admin.stats()
         tenant = memory.tenant
-    cli.emit({"tenant": tenant, **stats_json(counted)}, lambda out: show_stats(out, counted))
-
-
-def stats_json(counted: Stats) -> dict[str, Any]:
-    """Return the tiers with counts and sizes, for programs."""
-    return counted.to_dict()
+    cli.emit({"tenant": tenant, **counted.to_dict()}, lambda out: show_stats(out, counted))
 
 
 def show_stats(out: Any, counted: Stats) -> None:

@@ -119,14 +119,14 @@ def unknown_attribute(kind: type, name: str) -> str:
 def unknown_export(name: str, known: Iterable[str]) -> str:
     """Return the message for a name that the package `memory` does not export."""
     problem = f"module 'memory' has no attribute '{name}'"
-    if (right := _looked_up(NAMES, name)) is not None:
+    if (right := look_up(NAMES, name)) is not None:
         return f"{problem}; use {right}"
     return problem + did_you_mean(name, known)
 
 
 def _attribute_answer(kind: type, name: str) -> str | None:
     for base in kind.__mro__:
-        if (right := _looked_up(ATTRIBUTES.get(base.__name__, {}), name)) is not None:
+        if (right := look_up(ATTRIBUTES.get(base.__name__, {}), name)) is not None:
             return right
     return None
 
@@ -289,7 +289,7 @@ def unknown_keys(
 
 
 def _argument_hint(called: str, name: str, accepted: Collection[str], first: str | None) -> str:
-    for answer in _looked_up(ARGUMENTS, name) or ():
+    for answer in look_up(ARGUMENTS, name) or ():
         if (hint := _applied(answer, called, accepted, first)) is not None:
             return hint
     close = nearest(name, accepted, 0.6)
@@ -317,13 +317,13 @@ def value_hint(field: str, value: object, allowed: Collection[str]) -> str:
         return f". {note}"
     if not isinstance(value, str):
         return ""
-    right = _looked_up(VALUES.get(argument, {}), value) or nearest(value, allowed, 0.7)
+    right = look_up(VALUES.get(argument, {}), value) or nearest(value, allowed, 0.7)
     return f"; did you mean {str(right)!r}?" if right in allowed else ""
 
 
 def setting_hint(name: str, known: Iterable[str], section: str = "") -> str:
     """Return a hint for a setting that does not exist; empty without one."""
-    right = None if section else _looked_up(SETTINGS, name)
+    right = None if section else look_up(SETTINGS, name)
     return did_you_mean(name, known) if right is None else f". {right}"
 
 
@@ -354,7 +354,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float) -> str | None:
     return next(iter(get_close_matches(name[:_LONGEST], list(known), n=1, cutoff=cutoff)), None)
 
 
-def _looked_up(table: Mapping[str, T], name: str) -> T | None:
+def look_up(table: Mapping[str, T], name: str) -> T | None:
+    """Return the answer of a table whose keys are guessed names, parted by blanks."""
     return next((answer for names, answer in table.items() if name in names.split()), None)
 
 

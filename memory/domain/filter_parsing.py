@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
 from memory.domain import validation
-from memory.domain.corrections import did_you_mean, nearest
+from memory.domain.corrections import did_you_mean, look_up, nearest
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput, WrongArguments
 from memory.domain.filters import (
@@ -190,7 +190,7 @@ def _operation(path: tuple[str, ...], field: str, name: object, value: object) -
 
 def _unknown_operator(name: str, field: str) -> InvalidInput:
     wanted = "$" + name.lstrip("$").lower()
-    right = wanted if wanted in OPERATORS else _SYMBOLS.get(name) or _looked_up(_GUESSES, wanted)
+    right = wanted if wanted in OPERATORS else _SYMBOLS.get(name) or look_up(_GUESSES, wanted)
     hint = f". Use {right}" if right else did_you_mean(name, OPERATORS)
     return InvalidInput(
         f"{field}.{name[:80]}", f"is not an operator{hint}. Operators: {', '.join(OPERATORS)}"
@@ -198,7 +198,7 @@ def _unknown_operator(name: str, field: str) -> InvalidInput:
 
 
 def _unknown_key(key: str, field: str) -> InvalidInput:
-    right = _looked_up(_COMBINING, key.lstrip("$").lower())
+    right = look_up(_COMBINING, key.lstrip("$").lower())
     if right:
         return InvalidInput(f"{field}.{key}", f'is not a key of {field}; did you mean {{"{right}": …}}?')
     if key.startswith("$"):
@@ -209,10 +209,6 @@ def _unknown_key(key: str, field: str) -> InvalidInput:
     hint = f"; did you mean '{close}'?" if close else "."
     hint += f" For a key of your own write {{'metadata.{key[:40]}': …}}. Accepted: {', '.join(known)}"
     return WrongArguments(f"{field}.{key[:80]}", f"is not a key of {field}{hint}", field=field)
-
-
-def _looked_up(table: Mapping[str, str], name: str) -> str | None:
-    return next((right for names, right in table.items() if name in names.split()), None)
 
 
 # -- short keys ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from memory.domain.time import micros, micros_or_none, moment, moment_or_none
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection, FieldType, field_types
 from memory.ports.query import RowType
 from memory.ports.record import (
     FieldValue,
@@ -87,7 +87,7 @@ def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing
 
 def record_from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Record:
     """Return the record that `to_json` encoded."""
-    types = {f.name: f.type for f in collection.fields}
+    types = field_types(collection)
     return Record(
         key=Key(data["tenant"], data["id"]),
         scope=data["scope"],

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from memory.domain.errors import ConfigError
 
@@ -127,3 +128,9 @@ class Collection:
         It is few if a record may hold a MiB of bytes.
         """
         return min(most, LARGE_AT_ONCE) if any(f.type is FieldType.BYTES for f in self.fields) else most
+
+
+@lru_cache(maxsize=256)
+def field_types(collection: Collection) -> Mapping[str, FieldType]:
+    """Return the types of the declared fields by name."""
+    return {f.name: f.type for f in collection.fields}

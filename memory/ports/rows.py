@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from memory.domain.time import micros, micros_or_none, moment
 from memory.ports import lexical
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection, FieldType, field_types
 from memory.ports.query import RowType
 from memory.ports.record import (
     Corrupt,
@@ -221,18 +221,13 @@ def _fields(collection: Collection, given: Mapping[str, FieldValue]) -> dict[str
 
     An undeclared field comes from a row of a later release, and is already encoded.
     """
-    types = _types(collection)
+    types = field_types(collection)
     fields = {
         name: _ENCODERS[kind](value) for name, kind in types.items() if (value := given.get(name)) is not None
     }
     if len(fields) < len(given):
         fields |= {name: value for name, value in given.items() if name not in types and value is not None}
     return fields
-
-
-@lru_cache(maxsize=256)
-def _types(collection: Collection) -> Mapping[str, FieldType]:
-    return {f.name: f.type for f in collection.fields}
 
 
 @lru_cache(maxsize=256)

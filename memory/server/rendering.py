@@ -15,7 +15,6 @@ from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from memory.domain.artifact import Artifact
 from memory.domain.enrichment import WriteReport
 from memory.domain.entry import ENTRY_PARTS, Entry
 from memory.domain.relation_labels import Label
@@ -339,11 +338,6 @@ def relation_json(relation: Any) -> dict[str, Any]:
     shown: dict[str, Any] = as_json(relation)
     shown["relation"] = shown.pop("label")
     return shown
-
-
-def artifact_json(artifact: Artifact) -> dict[str, Any]:
-    """Return the description of a file."""
-    return artifact.to_dict()
 
 
 class ClosingResponse(StreamingResponse):

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 from memory.adapters.qdrant.keys import ancestor_words, partition_word, rank
 from memory.ports import lexical
 from memory.ports.batch import StoredRow
-from memory.ports.collections import Collection, FieldType
+from memory.ports.collections import Collection, FieldType, field_types
 from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
 from memory.ports.query import VECTOR, WORDS, Head
@@ -191,7 +191,7 @@ def payload_of(collection: Collection, row: Row) -> Payload:
         "accesses": row.accesses if row.type == RECORD else None,
     }
     if row.type == RECORD:
-        types = _types(collection)
+        types = field_types(collection)
         packed = {
             name: _PACK[types[name]](value) if types.get(name) in _PACK else value
             for name, value in row.fields.items()
@@ -217,7 +217,7 @@ def over(collection: Collection, payload: Payload, before: Payload | None) -> Pa
 
     These are the values by which the engine compares the fields.
     """
-    others = {*((before or {}).get(collection.name) or {})} - _types(collection).keys() & (
+    others = {*((before or {}).get(collection.name) or {})} - field_types(collection).keys() & (
         payload.get(collection.name) or {}
     ).keys()
     if not before or not others:
@@ -256,7 +256,7 @@ def row_in(collection: Collection, payload: Payload) -> Row:
     get = payload.get
     if payload["schema"] != SCHEMA:
         raise ValueError(f"schema {payload['schema']}")
-    types, vector, counted = _types(collection), get("vector"), get("counted")
+    types, vector, counted = field_types(collection), get("vector"), get("counted")
     return Row(
         payload["tenant"],
         payload["id"],
@@ -368,13 +368,8 @@ def _field_decoders(
     Each item has the name, whether it is a system field, and a function; None for no
     conversion.
     """
-    types = {name: SYSTEM_TYPES.get(name) or _types(collection)[name] for name in select - BESIDE}
+    types = {name: SYSTEM_TYPES.get(name) or field_types(collection)[name] for name in select - BESIDE}
     return [
         (name, name in SYSTEM_TYPES, _ROLES.__getitem__ if name == "role" else _VALUES.get(kind))
         for name, kind in types.items()
     ]
-
-
-@lru_cache(maxsize=256)
-def _types(collection: Collection) -> Mapping[str, FieldType]:
-    return {f.name: f.type for f in collection.fields}

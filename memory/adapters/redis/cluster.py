@@ -9,11 +9,9 @@ from redis.asyncio import RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import AbstractConnection
 
-from memory.adapters.redis.config import RedisConfig
 from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import Address
 from memory.adapters.redis.scripts import Argument, Call
-from memory.domain.errors import NotOpen
 from memory.ports.concurrency import each_at_once
 
 
@@ -25,10 +23,6 @@ class ClusterConnections(Connections):
     """
 
     one_server = False
-
-    def __init__(self, config: RedisConfig) -> None:
-        super().__init__(config)
-        self._client: RedisCluster | None = None
 
     async def open(self) -> None:
         self.runs.clear()
@@ -43,19 +37,8 @@ class ClusterConnections(Connections):
         )
         await self._in_time(self._client.initialize)
 
-    async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
     async def leave(self) -> None:
         """Do nothing: the driver asks the cluster for its masters by itself."""
-
-    @property
-    def _live_client(self) -> RedisCluster:
-        if self._client is None:  # closed during this call
-            raise NotOpen("this store")
-        return self._client
 
     async def servers(self, *command: str) -> list[Any]:
         nodes = self._live_client.get_primaries()
@@ -65,9 +48,6 @@ class ClusterConnections(Connections):
             )
             for node in nodes
         ]
-
-    async def command(self, *command: Argument) -> Any:
-        return await self._in_time(lambda: self._live_client.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
         for node in self._live_client.get_primaries():

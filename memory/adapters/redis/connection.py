@@ -44,6 +44,7 @@ class Connections(ABC):
 
     def __init__(self, config: RedisConfig) -> None:
         self.config = config
+        self._client: Any = None
         self._room = asyncio.Semaphore(config.connections)
         self.runs: dict[str, str] = {}
         """Run id of each server at the last connection.
@@ -58,8 +59,10 @@ class Connections(ABC):
     @abstractmethod
     async def open(self) -> None: ...
 
-    @abstractmethod
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     @abstractmethod
     async def leave(self) -> None:
@@ -68,10 +71,6 @@ class Connections(ABC):
     @abstractmethod
     async def servers(self, *command: str) -> list[Any]:
         """Send the command to every master and return the answers."""
-
-    @abstractmethod
-    async def command(self, *command: Argument) -> Any:
-        """Run one command on one key."""
 
     @abstractmethod
     def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
@@ -96,6 +95,16 @@ class Connections(ABC):
         """
 
     # -- shared ------------------------------------------------------------------------
+
+    @property
+    def _live_client(self) -> Any:
+        if self._client is None:  # closed during this call
+            raise NotOpen("this store")
+        return self._client
+
+    async def command(self, *command: Argument) -> Any:
+        """Run one command on one key."""
+        return await self._in_time(lambda: self._live_client.execute_command(*command))
 
     async def _in_time(self, work: Callable[[], Awaitable[T]], repeatable: bool = True) -> T:
         async with asyncio.timeout(self.config.timeout), self._room:
@@ -191,7 +200,6 @@ class ServerConnections(Connections):
 
     def __init__(self, config: RedisConfig) -> None:
         super().__init__(config)
-        self._client: Redis | None = None
         self._sentinel: Sentinel | None = None
 
     async def open(self) -> None:
@@ -225,9 +233,7 @@ class ServerConnections(Connections):
         return master
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await super().close()
         sentinel, self._sentinel = self._sentinel, None
         for asked in sentinel.sentinels if sentinel is not None else ():
             await asked.aclose()
@@ -236,17 +242,8 @@ class ServerConnections(Connections):
         if self._client is not None:
             await self._client.connection_pool.disconnect(inuse_connections=False)
 
-    @property
-    def _live_client(self) -> Redis:
-        if self._client is None:  # closed during this call
-            raise NotOpen("this store")
-        return self._client
-
     async def servers(self, *command: str) -> list[Any]:
         return [await self.command(*command)]
-
-    async def command(self, *command: Argument) -> Any:
-        return await self._in_time(lambda: self._live_client.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
         cursor = 0

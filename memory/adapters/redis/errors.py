@@ -65,7 +65,7 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
         )
     if isinstance(error, driver.RedisClusterException) and "cannot be connected" in str(error):
         return StoreUnavailable(store, f"no node of the cluster can be reached: {explain_unreachable(error)}")
-    if isinstance(error, driver.ResponseError | driver.RedisClusterException | driver.RedisError):
+    if isinstance(error, driver.RedisClusterException | driver.RedisError):
         return _refusal(store, error)
     return None
 

@@ -12,7 +12,7 @@ from memory.adapters.sql.codec import ID, Codec
 from memory.adapters.sql.columns import column_of
 from memory.domain.ids import is_id
 from memory.ports import lexical
-from memory.ports.collections import FieldType
+from memory.ports.collections import FieldType, field_types
 from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
 from memory.ports.query import VECTOR, WORDS, Head, Order
@@ -31,7 +31,7 @@ class Selection:
 
     def __init__(self, codec: Codec, select: frozenset[str]) -> None:
         collection = codec.collection
-        types = {**{f.name: f.type for f in collection.fields}, **SYSTEM_TYPES}
+        types = {**field_types(collection), **SYSTEM_TYPES}
         wanted = sorted(select - BESIDE)
         self._fields = [
             (name, column_of(name), codec.decoder(ID if name == "id" else types[name]))

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
-from memory.cli.stores import stats_json
 from memory.domain.entry import Entry
 from memory.domain.promotion_report import KeptEntry, MovedEntry
 from memory.domain.scope import Scope
@@ -157,4 +156,4 @@ class Demo:
 
     async def tiers(self) -> dict[str, Any]:
         """Return the tiers with counts and sizes."""
-        return stats_json(await self._memory.admin.stats())
+        return (await self._memory.admin.stats()).to_dict()

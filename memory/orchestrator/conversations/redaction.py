@@ -43,7 +43,7 @@ from memory.orchestrator.storage.operations import end_operation, new_operation
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
 from memory.orchestrator.storage.requests import RequestMark, is_later
-from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.storage.session_keys import scope_of, session_of
 from memory.ports.query import Condition, Eq, Gt, Has, Or, Query, Tenant
 from memory.ports.record import Key, Partition, PendingStep, Record
 from memory.ports.store import Store
@@ -386,7 +386,7 @@ class Redaction:
     async def _log_of(self, key: Key, scope: str) -> Log | None:
         """Return the log of the session of a record; None if it was deleted."""
         try:
-            return self._sessions.log(await self._sessions.record(key.tenant, scope.partition(":")[2]))
+            return self._sessions.log(await self._sessions.record(key.tenant, session_of(scope)))
         except NotFound:
             return None
 

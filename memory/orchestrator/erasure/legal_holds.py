@@ -20,7 +20,7 @@ from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import HOLDS, SESSIONS
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.placement import Placement, raise_if_corrupt, raise_if_rejected
-from memory.orchestrator.storage.session_keys import session_key
+from memory.orchestrator.storage.session_keys import session_key, session_of
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.query import Condition, Eq, Head, Query, within
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record
@@ -211,9 +211,7 @@ class LegalHoldRecords:
         of_users = {
             p: p.scope.partition(":")[2] for p in partitions if p.scope.startswith(f"{ScopeKind.USER}:")
         }
-        of_sessions = {
-            p: session_key(p.tenant, p.scope.partition(":")[2]) for p in partitions if _is_of_session(p)
-        }
+        of_sessions = {p: session_key(p.tenant, session_of(p.scope)) for p in partitions if _is_of_session(p)}
         if of_sessions:
             archive, keys = self._placement.topology.archive, list(dict.fromkeys(of_sessions.values()))
             found = await self._placement.read("hold.session", archive, SESSIONS, keys)

@@ -25,6 +25,7 @@ from memory.orchestrator.storage.operations import end_operation, new_operation
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.past_versions import is_older
 from memory.orchestrator.storage.placement import Placement, raise_if_rejected
+from memory.orchestrator.storage.session_keys import session_of
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant, Under
 from memory.ports.record import JsonValue, Partition, PendingStep, Record, Role
@@ -194,7 +195,7 @@ class TenantErasure:
 
     async def _erase(self, place: Place, scope: str, before: int) -> Erased:
         if _is_conversation(scope):
-            return await self._sessions.erase_before(place.tenant, scope.partition(":")[2], before)
+            return await self._sessions.erase_before(place.tenant, session_of(scope), before)
         return await self._erasure.erase(Partition(place.tenant, scope), before=before, prefix=_prefix(place))
 
     async def _delete(self, place: Place, store: Store, record: Record, done: _EraseProgress) -> None:

@@ -20,6 +20,11 @@ def scope_of(session_id: str) -> str:
     return f"{CONVERSATION}:{session_id}"
 
 
+def session_of(scope: str) -> str:
+    """Return the id of the session that a scope names."""
+    return scope.partition(":")[2]
+
+
 def session_key(tenant: str, session_id: str) -> Key:
     return Key(tenant, ids.derived_id(tenant, scope_of(session_id), "session"))
 

@@ -47,7 +47,7 @@ from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, RUNS, S
 from memory.orchestrator.storage.kinds import Kind
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.requests import MADE_BY
-from memory.orchestrator.storage.session_keys import scope_of, session_key
+from memory.orchestrator.storage.session_keys import scope_of, session_key, session_of
 from memory.orchestrator.transfer.records import DELETED, TAKEN, THERE, WRITTEN, Fate, RestoreResult
 from memory.ports.record import JsonValue, Key, Record, Stored, Tombstone
 from memory.ports.writes import Absent, Outcome, Put, Status
@@ -111,7 +111,7 @@ def _check_fields(kind: Kind, record: Record) -> None:
 def _check_named(kind: Kind, record: Record) -> None:
     """Raise `InvalidInput` if an exported task or run is not as a caller saves one."""
     fields, body = dict[str, Any](record.fields), dict[str, Any](record.body)
-    validation.identifier("session_id", session_id := _session_of(record))
+    validation.identifier("session_id", session_id := session_of(record.scope))
     if record.scope != scope_of(session_id):
         raise InvalidInput("scope", f"got {record.scope!r}, which is not the scope of a session")
     validation.identifier(NAMED[kind.collection], fields[NAMED[kind.collection]])
@@ -127,11 +127,6 @@ def _check_named(kind: Kind, record: Record) -> None:
     validation.one_of("mode", fields["mode"], RUN_MODES)
     validation.identifier("child_id", fields["child_id"])
     validation.whole("message_count", fields["message_count"])
-
-
-def _session_of(record: Record) -> str:
-    """Return the id of the session to which a task or a run belongs."""
-    return record.scope.partition(":")[2]
 
 
 def incarnation_here(tenant: str, scope: str, was: str) -> str:
@@ -225,7 +220,7 @@ class SessionRestorer:
         `claims`, other sessions may have a task of this id too.
         """
         archive, collection = self._placement.topology.archive, kind.collection
-        owner = session_key(record.key.tenant, _session_of(record))
+        owner = session_key(record.key.tenant, session_of(record.scope))
         session = await self._placement.read_one("session.read", archive, SESSIONS, owner)
         if not isinstance(session, Record):
             return DELETED

@@ -17,7 +17,6 @@ from memory.server.rendering import (
     ArtifactView,
     ClosingResponse,
     Deleted,
-    artifact_json,
     json_response,
 )
 from memory.server.requests import (
@@ -58,7 +57,7 @@ async def list_artifacts(
     """List the files of a session, oldest first."""
     page = await caller.memory.artifacts.list(session_id, limit=limit, cursor=inner_cursor(caller, cursor))
     after = outer_cursor(caller, page.cursor)
-    shown = {"artifacts": [artifact_json(one) for one in page.artifacts], "cursor": after}
+    shown = {"artifacts": [one.to_dict() for one in page.artifacts], "cursor": after}
     return json_response(shown, headers=next_link(request, after))
 
 
@@ -96,14 +95,14 @@ async def put_artifact(
     async for _ in body:  # a repeat reads nothing, and its client would meet a closed connection
         pass
     headers = {"Location": f"{router.prefix}/{stored.id}", "ETag": etag_of(stored.sha256)}
-    return json_response(artifact_json(stored), 201, headers=headers)
+    return json_response(stored.to_dict(), 201, headers=headers)
 
 
 @router.get("/{artifact_id}", response_model=ArtifactView)
 async def get_artifact(artifact_id: str, caller: Reader) -> Response:
     """Return the description of a file."""
     found = await _find(caller, artifact_id)
-    return json_response(artifact_json(found), headers={"ETag": etag_of(found.sha256)})
+    return json_response(found.to_dict(), headers={"ETag": etag_of(found.sha256)})
 
 
 @router.get(

@@ -76,7 +76,6 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         super().__init__(name, self._my_directory, thresholds)
         self._numbers = NumberAllocator(self._my_directory.names, thresholds.numbers_at_once)
         self._settings: Settings | None = None
-        self._reads_only = False
         self._unindexed: dict[str, int] = {}
 
     # -- life --------------------------------------------------------------------------
@@ -121,14 +120,6 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         """MariaDB does; MySQL reads some numbers in JSON inexactly."""
         assert self._settings is not None  # noqa: S101 - it is open
         return self._settings.flavour is MARIADB and is_comparable(part)
-
-    @property
-    def reads_only(self) -> bool:
-        """Whether the user may change no table.
-
-        A replica refuses writes now, but may take them later.
-        """
-        return self._reads_only
 
     def _make_tables(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened

@@ -109,7 +109,7 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
         "other transactions kept colliding with the call; nothing of it was kept; try again",
     ),
     (
-        (pg.PostgresConnectionError, pg.OperatorInterventionError, pg.CannotConnectNowError),
+        (pg.PostgresConnectionError, pg.OperatorInterventionError),
         StoreUnavailable,
         "the connection to {place} was lost or refused; check the server, and try again",
     ),

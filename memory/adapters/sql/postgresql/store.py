@@ -96,7 +96,6 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         super().__init__(name, self._pg_directory, thresholds)
         self._found: DatabaseInspection | None = None
         self._settings: Settings | None = None
-        self._reads_only = False
 
     # -- life --------------------------------------------------------------------------
 
@@ -148,14 +147,6 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             no_room,
         )
         self._epoch = "" if self._capabilities.durable else self._settings.started
-
-    @property
-    def reads_only(self) -> bool:
-        """Whether the role may change no table.
-
-        A standby refuses writes now, but may take them later.
-        """
-        return self._reads_only
 
     def _make_tables(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
         namespace = self._found.namespace if self._found is not None else ""

@@ -92,11 +92,20 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         This store may not change these tables.
         """
         self._epoch = ""
+        self._reads_only = False
         self._patience = 0.0
 
     @property
     def epoch(self) -> str:
         return self._epoch
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether the user may change no table.
+
+        A replica refuses writes now, but may take them later.
+        """
+        return self._reads_only
 
     def _lend(
         self,

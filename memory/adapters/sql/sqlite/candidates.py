@@ -27,6 +27,7 @@ from memory.domain.ids import is_id
 from memory.ports.bm25 import Scores
 from memory.ports.candidate_scan import stack_vectors
 from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, none_of
+from memory.ports.collections import field_types
 from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.query import Everywhere
 from memory.ports.record import Role
@@ -130,7 +131,7 @@ class _Columns:
         self.vector = len(self.names) if vector else None
         places = {column: place for place, column in enumerate(self.names, 1)}
         self.fields = {name: places[column] for name, column in fields.items()}
-        types = {**{f.name: f.type for f in asked.collection.fields}, **SYSTEM_TYPES}
+        types = {**field_types(asked.collection), **SYSTEM_TYPES}
         decoders = [
             (self.fields[name], table.codec.decoder(types[name])) for name in fields if name != "owing"
         ]

@@ -56,7 +56,7 @@ from memory.orchestrator.storage.requests import (
     was_made_by,
     with_marks,
 )
-from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.storage.session_keys import scope_of, session_of
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.concurrency import both_at_once
 from memory.ports.query import Eq, In, Order, Query, Tenant, within
@@ -610,8 +610,8 @@ class Manifests:
     async def _filter_live(self, tenant: str, rows: Iterable[Stored]) -> list[Record]:
         """Return the manifests whose session's life is still current."""
         found = [row for row in rows if isinstance(row, Record)]
-        lives = await self._sessions.lives(tenant, {_session_of(row) for row in found})
-        return [row for row in found if lives.get(_session_of(row)) == row.fields["incarnation"]]
+        lives = await self._sessions.lives(tenant, {session_of(row.scope) for row in found})
+        return [row for row in found if lives.get(session_of(row.scope)) == row.fields["incarnation"]]
 
     async def list(self, tenant: str, session_id: str, limit: int, cursor: str | None) -> ArtifactPage:
         """Return a page of a session's artifacts, in the order of their first put.
@@ -765,10 +765,6 @@ def _find_made(stands: Stored | None, path: str, request: RequestMark | None) ->
     return None
 
 
-def _session_of(manifest: Record) -> str:
-    return manifest.scope.partition(":")[2]
-
-
 def _chunk_id(tenant: str, scope: str, upload: str, number: int) -> str:
     return ids.derived_id(tenant, scope, "chunk", upload, str(number))
 
@@ -811,7 +807,7 @@ def artifact_of(manifest: Record) -> Artifact:
     said: Any = {**manifest.body, **manifest.fields}
     return Artifact(
         id=said["artifact_id"],
-        session_id=_session_of(manifest),
+        session_id=session_of(manifest.scope),
         path=said["path"],
         media_type=said["media_type"],
         size=said["size"],

@@ -18,6 +18,7 @@ from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.requests import RequestMark
+from memory.orchestrator.storage.session_keys import session_of
 from memory.ports.collections import Collection
 from memory.ports.query import Condition, Where
 from memory.ports.record import FieldValue, JsonValue, Record
@@ -115,7 +116,7 @@ def _run_of(record: Record) -> Run:
     body: Mapping[str, Any] = record.body
     return Run(
         id=fields["run_id"],
-        session_id=record.scope.partition(":")[2],
+        session_id=session_of(record.scope),
         child_id=fields["child_id"],
         status=fields["status"],
         mode=fields["mode"],

@@ -25,6 +25,7 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, raise_if_corrupt, raise_if_rejected
 from memory.orchestrator.storage.requests import DeletedSince, RequestMark, is_later
+from memory.orchestrator.storage.session_keys import session_of
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.collections import Collection
@@ -302,7 +303,7 @@ def _task_of(record: Record) -> Task:
     body: Mapping[str, Any] = record.body
     return Task(
         id=fields["task_id"],
-        session_id=record.scope.partition(":")[2],
+        session_id=session_of(record.scope),
         title=body.get("title", ""),
         status=fields["status"],
         parent_id=fields.get("parent_id"),
