@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
@@ -23,10 +25,12 @@ SESSION = Scope.session("sess-1")
 OTHER_SESSION = Scope.session("sess-2")
 USER = Scope.user("u1")
 OTHER_USER = Scope.user("u2")
+ADA, BOB = Scope.user("ada"), Scope.user("bob")
 WORKSPACE = Scope.workspace("w1")
 ORG = Scope.org("o1")
 OBJECT = Scope.object("ticket", "t1")
 EVERY_KIND = (SESSION, USER, WORKSPACE, ORG, OBJECT)
+SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 
 START = datetime(2126, 3, 1, 12, 0, tzinfo=UTC)
 """Far ahead: a server forgets by its own clock what these tests say is still to come."""

@@ -21,9 +21,7 @@ from memory import (
     Scope,
 )
 from memory.facade.memory import Memory
-from tests.acceptance.support import SESSION, USER, contents
-
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
+from tests.acceptance.support import SCOPES, USER, contents
 
 
 @pytest.mark.behaviour("D110")

@@ -13,9 +13,7 @@ import pytest
 
 from memory import Entry, NotFound, Scope, TooMuchContention
 from memory.facade.memory import Memory
-from tests.acceptance.support import ORG, SESSION, USER, Clock, contents
-
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
+from tests.acceptance.support import ORG, SCOPES, SESSION, USER, Clock, contents
 
 
 @pytest.mark.behaviour("A48", "D34")

@@ -14,11 +14,11 @@ import pytest
 
 from memory import Document, DocumentDelete, DocumentPut, Memory, Scope
 from memory.facade.resources.session import Session
+from tests.acceptance.support import ADA
 from tests.acceptance.test_cut_off_requests import check_cut_off
 
 pytestmark = pytest.mark.backend("sqlite")
 
-ADA = Scope.user("ada")
 Call = Callable[[Memory], Awaitable[Any]]
 
 

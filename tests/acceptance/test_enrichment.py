@@ -17,9 +17,7 @@ from memory import Entry, InvalidInput, Memory, MemoryTiersError, NotFound, Scop
 from memory.domain.enrichment import AdviceCost, AutoSupersede, AutoTag, Enrichment
 from memory.facade.runtime.access import engine_of
 from memory.ports.advisor import Advice, Prompt
-from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock, watching
-
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
+from tests.acceptance.support import OTHER_USER, SCOPES, USER, Clock, watching
 
 
 class Scripted:

@@ -35,9 +35,9 @@ INSIDE = ("user:ada", "workspace:w1", "session:s-ada-2")
 OUTSIDE = ("user:bob", "org:o1", "session:s-bob", "object:ticket:t1", "path:teams/blue/", "user:ada2")
 NOWHERE = ("user:nobody", "session:s-none", "path:teams/redder/")
 UNKNOWN_ID = "01a2299f-07e7-8bc8-ada7-1d71cbe0d842"
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+UUID_TEXT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VERSION = re.compile(r"\b[0-9a-f]{13,14}\b")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.+Z]*")
+MOMENT_TEXT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.+Z]*")
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -474,9 +474,9 @@ def difference(first: Any, second: Any, path: str = "") -> str:
 def _text(text: str, side: Side) -> str:
     known = {value: name for name, value in WHOLE_NAMES.items()}
     known |= {value: name for name, value in side.names.items()}
-    text = _UUID.sub(lambda found: known.get(found[0], "<id>"), text)
+    text = UUID_TEXT.sub(lambda found: known.get(found[0], "<id>"), text)
     text = text.replace(side.memory.tenant, "<tenant>")
-    return _TIME.sub("<moment>", _VERSION.sub("<version>", text))
+    return MOMENT_TEXT.sub("<moment>", _VERSION.sub("<version>", text))
 
 
 async def test_each_call_is_answered_as_if_nothing_outside_existed(

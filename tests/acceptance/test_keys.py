@@ -11,9 +11,8 @@ import pytest
 
 from memory import Conflict, Entry, InvalidInput, PartialWrite, Scope
 from memory.facade.memory import Memory
-from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock
+from tests.acceptance.support import DAY, HOUR, SCOPES, SESSION, USER, Clock
 
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 BODY: dict[str, Any] = {
     "content": "once",
     "tags": ["a"],

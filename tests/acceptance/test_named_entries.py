@@ -23,10 +23,7 @@ from memory import (
 )
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
-from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock
-
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
-BOB = Scope.user("bob")
+from tests.acceptance.support import BOB, DAY, HOUR, SCOPES, USER, Clock
 
 
 async def versions_of(memory: Memory, entry: Entry) -> list[str]:

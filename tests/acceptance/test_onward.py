@@ -19,10 +19,8 @@ from memory import (
     Scope,
     SlidingWindowProvider,
 )
-from tests.acceptance.support import HOUR, Clock
+from tests.acceptance.support import ADA, HOUR, Clock
 from tests.acceptance.talking import summary, user
-
-ADA = Scope.user("ada")
 
 
 async def talked(memory: Memory, *texts: str, session_id: str = "s1", who: str | None = "ada") -> Any:

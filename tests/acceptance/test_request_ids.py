@@ -15,10 +15,8 @@ from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import REQUESTS
 from memory.orchestrator.storage.requests import BegunRequest, Requests
 from memory.ports.query import Eq, Everywhere, Query
-from tests.acceptance.support import DAY, SESSION, USER, Clock, watching
+from tests.acceptance.support import BOB, DAY, SCOPES, SESSION, USER, Clock, watching
 
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
-BOB = Scope.user("bob")
 Call = Callable[[Memory], Awaitable[Any]]
 
 

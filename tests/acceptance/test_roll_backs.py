@@ -99,10 +99,10 @@ class Walk:
 
     async def _back(self, session: Session) -> None:
         if self.marks:
-            checkpoint, marked = self.chance.choice(self.marks)
+            checkpoint, there = self.chance.choice(self.marks)
             before = await window(session)
             left = await session.roll_back(checkpoint)
-            wanted = [name for name in marked if name not in self.erased]
+            wanted = [name for name in there if name not in self.erased]
             for handle in self.handles:
                 assert await window(handle) == wanted
             assert left == len(set(before) - set(wanted))

@@ -8,9 +8,17 @@ import pytest
 
 from memory import Conflict, Entry, InvalidInput, NotFound, Scope
 from memory.facade.memory import Memory
-from tests.acceptance.support import HOUR, OTHER_USER, SESSION, USER, Clock, contents, everything_stored
+from tests.acceptance.support import (
+    HOUR,
+    OTHER_USER,
+    SCOPES,
+    SESSION,
+    USER,
+    Clock,
+    contents,
+    everything_stored,
+)
 
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
 HOMES = pytest.mark.parametrize(
     ("old_in", "new_in"), [(USER, USER), (SESSION, SESSION), (SESSION, USER), (USER, SESSION)], ids=str
 )

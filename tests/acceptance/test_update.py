@@ -9,9 +9,7 @@ import pytest
 from memory import Entry, InvalidInput, NotFound, Scope
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
-from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock, watching
-
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
+from tests.acceptance.support import DAY, HOUR, SCOPES, SESSION, USER, Clock, watching
 
 
 async def _full(memory: Memory, clock: Clock, scope: Scope = USER) -> Entry:

@@ -11,9 +11,7 @@ import pytest
 
 from memory import Conflict, InvalidInput, Scope
 from memory.facade.memory import Memory
-from tests.acceptance.support import DAY, HOUR, SESSION, USER, Clock, contents
-
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
+from tests.acceptance.support import DAY, HOUR, SCOPES, SESSION, USER, Clock, contents
 
 
 @SCOPES

@@ -11,9 +11,7 @@ import pytest
 
 from memory import Entry, NotFound, Scope
 from memory.facade.memory import Memory
-from tests.acceptance.support import DAY, HOUR, MICROSECOND, SESSION, USER, Clock, contents
-
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
+from tests.acceptance.support import DAY, HOUR, MICROSECOND, SCOPES, SESSION, USER, Clock, contents
 
 
 async def _edited(memory: Memory, clock: Clock, scope: Scope) -> tuple[Entry, list[datetime]]:

@@ -10,9 +10,7 @@ import pytest
 from memory import Entry, InvalidInput, Scope
 from memory.facade.memory import Memory
 from memory.ports.contract.cells import cells
-from tests.acceptance.support import DAY, HOUR, MICROSECOND, SESSION, USER, Clock, contents
-
-SCOPES = pytest.mark.parametrize("scope", [USER, SESSION], ids=str)
+from tests.acceptance.support import DAY, HOUR, MICROSECOND, SCOPES, USER, Clock, contents
 
 
 async def _visible(memory: Memory, entry: Entry, as_of: datetime | None = None) -> bool:

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from memory import BufferProvider, Memory, MemoryManager, NamedStore
-from tests.support.backends import marks_of
 from tests.support.depth import FIRST_SEED, NIGHTLY, beyond
+from tests.support.places import ONE_FILE, on
 from tests.support.placings import STORIES, forget
 
 LOOPS = 4
@@ -34,17 +34,8 @@ HANGS = 120.0
 """Seconds after the last call began, after which one is taken to hang."""
 SCOPES = [f"user:{name}" for name in ("ada", "bob", "cyd")]
 PLACES = [
-    pytest.param(
-        lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
-    ),
-    *(
-        pytest.param(
-            placing.config,
-            id=placing.name,
-            marks=[*marks_of(*placing.backends), *beyond(placing.name, (), {"redis-postgres-edge"})],
-        )
-        for placing in STORIES
-    ),
+    ONE_FILE,
+    *(on(placing, *beyond(placing.name, (), {"redis-postgres-edge"})) for placing in STORIES),
 ]
 
 

@@ -23,7 +23,15 @@ import pytest
 from memory import Memory
 from memory.server.callers import Role
 from tests.acceptance.support import DAY, Clock
-from tests.acceptance.test_hostile_views import INSIDE, OUTSIDE, UNKNOWN_ID, Side, difference
+from tests.acceptance.test_hostile_views import (
+    INSIDE,
+    MOMENT_TEXT,
+    OUTSIDE,
+    UNKNOWN_ID,
+    UUID_TEXT,
+    Side,
+    difference,
+)
 from tests.server.callers import KeyServer, key_server
 from tests.support.backends import marks_of
 from tests.support.depth import FIRST_SEED, NIGHTLY
@@ -65,11 +73,9 @@ CASES = [
 ]
 _KEEPS = 0.15
 """How often a drawn deletion is asked. Otherwise little would be left to find."""
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RANDOM = re.compile(r"\b[0-9a-f]{12,64}\b")
 """Versions, digests and random texts."""
 _KEY_ID = re.compile(r"\b[0-9A-Za-z]{10}\b")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.+Z]*")
 _KEY = re.compile(r"mt_\w{10}_\w{43}|\bkey:\w{10}\b")
 
 
@@ -153,7 +159,7 @@ class _Plain:
     def _single(self, value: Any, field: str) -> Any:
         if field in ("cursor", "instance", "key_id", "request_id", "started_at", "latency_ms"):
             return value is None
-        if field == "existing_id" and value is not None and not _UUID.fullmatch(value):
+        if field == "existing_id" and value is not None and not UUID_TEXT.fullmatch(value):
             return "<key id>"
         if isinstance(value, int) and value > 10**12:
             return "<moment>"
@@ -162,10 +168,10 @@ class _Plain:
         return self._text(value) if isinstance(value, str) else value
 
     def _text(self, value: str) -> str:
-        value = _UUID.sub(lambda found: self._known.get(found[0], "<id>"), value)
+        value = UUID_TEXT.sub(lambda found: self._known.get(found[0], "<id>"), value)
         value = _KEY.sub("<key>", _RANDOM.sub("<random>", value))
         value = _KEY_ID.sub(lambda found: self._known.get(found[0], found[0]), value)
-        return _TIME.sub("<moment>", value)
+        return MOMENT_TEXT.sub("<moment>", value)
 
 
 def _without_ties(hits: list[Any]) -> list[Any]:

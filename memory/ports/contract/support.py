@@ -33,6 +33,8 @@ from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, Wh
 
 T0 = datetime(2124, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 """A time so far ahead that a store with `ttl` deletes nothing by accident."""
+LATER = T0 + timedelta(days=1)
+LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 HERE = Partition("acme", "user:ann")
 ELSEWHERE = Partition("acme", "user:bob")
 FOREIGN = Partition("umbrella", "user:ann")

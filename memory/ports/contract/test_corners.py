@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta, timezone
 from itertools import product
 
 import pytest
@@ -21,6 +21,8 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
+    LATER,
+    LONG_AGO,
     T0,
     apply_all,
     everything_of,
@@ -43,10 +45,6 @@ from memory.ports.query_evaluation import lets_through
 from memory.ports.record import Partition, PendingStep, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Purge, RaiseGeneration
-
-LATER = T0 + timedelta(days=1)
-LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
-
 
 # -- questions -------------------------------------------------------------------------
 

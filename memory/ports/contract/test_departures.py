@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import (
     HERE,
+    LATER,
     T0,
     apply_all,
     delete,
@@ -37,7 +37,6 @@ from memory.ports.record import Mark, PendingStep, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, AtVersion, Delete, Outcome, Purge, Status, Write
 
-LATER = T0 + timedelta(days=1)
 STEPS = (
     PendingStep("deliver:long", "deliver", {"to": "long", "deep": [1, {"x": None}]}),
     PendingStep("erase", "erase", {}),

@@ -18,6 +18,7 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
     HERE,
+    LONG_AGO,
     apply_all,
     delete,
     fetch_record,
@@ -50,8 +51,6 @@ from memory.ports.query import (
 from memory.ports.record import Partition, PendingStep, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
-
-LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 
 async def _assert_refused(call: object, flag: str, store: Store) -> None:

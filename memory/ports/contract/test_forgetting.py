@@ -19,6 +19,7 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.support import (
     HERE,
+    LONG_AGO,
     apply_all,
     delete,
     fetch_stored,
@@ -37,7 +38,6 @@ from memory.ports.record import Mark, PendingStep, Record, Role, Tombstone, pack
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Purge, Write
 
-LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 STEP = (PendingStep("deliver", "deliver", {"to": "long"}),)
 
 

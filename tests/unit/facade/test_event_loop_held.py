@@ -23,8 +23,8 @@ from memory.facade.runtime.access import engine_of
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.query import In, Query, Search, Words, within
 from memory.ports.record import Partition
-from tests.support.backends import marks_of
-from tests.support.placings import ORDINARY, Placing, forget
+from tests.support.places import ONE_FILE, on
+from tests.support.placings import ORDINARY, forget
 
 pytestmark = [
     pytest.mark.processor,
@@ -46,19 +46,10 @@ LONGEST = " ".join(f"{_chance.choice(_NAMES)}{_chance.randrange(500)}" for _ in 
 LARGEST = {f"k{number}": _chance.random() for number in range(2_600)}
 TAGS = [f"tag{number}" for number in range(32)]
 
-ONE_FILE = pytest.param(
-    lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
-)
-
-
-def _on(placing: Placing) -> Any:
-    return pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
-
-
 EVERYWHERE = [
     ONE_FILE,
     *(
-        _on(placing)
+        on(placing)
         for placing in ORDINARY
         if placing.name in ("redis-postgres-edge", "redis-mongo-edge", "mariadb-edge")
     ),

@@ -17,23 +17,14 @@ import pytest
 from memory.domain.errors import NotOpen, WrongEventLoop
 from memory.facade.memory import Memory
 from memory.sync.blocking import BlockingMemory
-from tests.support.backends import marks_of
 from tests.support.depth import beyond
+from tests.support.places import ONE_FILE, on
 from tests.support.placings import STORIES, forget
 
 PLACES = [
     pytest.param(lambda _folder: "memory://", id="in-memory", marks=pytest.mark.backend("in_memory")),
-    pytest.param(
-        lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
-    ),
-    *(
-        pytest.param(
-            placing.config,
-            id=placing.name,
-            marks=[*marks_of(*placing.backends), *beyond(placing.name, {"redis-postgres-edge"}, ())],
-        )
-        for placing in STORIES
-    ),
+    ONE_FILE,
+    *(on(placing, *beyond(placing.name, {"redis-postgres-edge"}, ())) for placing in STORIES),
 ]
 IN_TIME = 30.0
 """Seconds within which every close here comes back, three stores and a busy machine

@@ -12,18 +12,10 @@ from typing import Any
 import pytest
 
 from memory import BlockingMemory, InvalidInput, LegalHoldActive, Scope
-from tests.support.backends import marks_of
+from tests.support.places import ONE_FILE, on
 from tests.support.placings import PLACINGS, forget
 
-PLACES = [
-    pytest.param(
-        lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
-    ),
-    *(
-        pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
-        for placing in PLACINGS[:1]
-    ),
-]
+PLACES = [ONE_FILE, on(PLACINGS[0])]
 
 
 @pytest.fixture(params=PLACES)

@@ -34,22 +34,14 @@ from memory import (
 )
 from memory.facade.worker import Worker
 from memory.ports.fork_guard import ForkGuard
-from tests.support.backends import marks_of
+from tests.support.places import ONE_FILE, on
 from tests.support.placings import PLACINGS, forget
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork"),
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
-PLACES = [
-    pytest.param(
-        lambda folder: f"sqlite:///{folder / 'one.db'}", id="one-file", marks=pytest.mark.backend("sqlite")
-    ),
-    *(
-        pytest.param(placing.config, id=placing.name, marks=marks_of(*placing.backends))
-        for placing in PLACINGS[:1]
-    ),
-]
+PLACES = [ONE_FILE, on(PLACINGS[0])]
 HANGS = 60.0
 """Seconds after which a child is taken to hang."""
 
