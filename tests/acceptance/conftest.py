@@ -83,14 +83,14 @@ EVERYWHERE = depth.THOROUGH or sys.gettrace() is not None
 def asked(everywhere: list[Any]) -> list[Any]:
     """The topologies that this run asks: the others are not collected, because that
     takes as long for each test as many tests take. Of those that CI does not ask, each
-    night asks every third one.
+    night asks every sixth one.
     """
     if not EVERYWHERE:
         return [DEFAULT]
     beyond_ci = [
         param for param in everywhere if NIGHTLY.mark in [getattr(mark, "mark", mark) for mark in param.marks]
     ]
-    tonight = beyond_ci[depth.FIRST_SEED % 3 :: 3] if depth.NIGHTLY else []
+    tonight = beyond_ci[depth.FIRST_SEED % 6 :: 6] if depth.NIGHTLY else []
     return [param for param in everywhere if param not in beyond_ci or param in tonight]
 
 
