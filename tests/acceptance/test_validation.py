@@ -163,7 +163,7 @@ TEXT_PATHS: list[Any] = [
     pytest.param("content", lambda m, e, v: m.promote(e.id, to="org:o", content=v), id="promote content"),
     pytest.param("tags", lambda m, e, v: m.promote(e.id, to="org:o", tags=[v]), id="promote tags"),
     pytest.param("tags", lambda m, e, v: m.compact([e.id], lambda entries: "x", tags=[v]), id="compact tags"),
-    pytest.param("tier", lambda m, e, v: m.admin.move([e.id], v), id="move tier"),
+    pytest.param("to", lambda m, e, v: m.admin.move([e.id], v), id="move tier"),
     pytest.param("relation", lambda m, e, v: m.relations.relate(e.id, v, "other"), id="relate label"),
     pytest.param("id", lambda m, e, v: m.get(v), id="get"),
     pytest.param("id", lambda m, e, v: m.update(v, content="x"), id="update id"),
