@@ -70,8 +70,15 @@ class Question:
         return self.text[:OPENING]
 
     def period(self, today: date) -> Period | None:
-        """Return the first period that the question names."""
-        return period_of(self.opening, today)
+        """Return the period that the question names."""
+        if today not in self._periods:
+            self._periods[today] = period_of(self.opening, today)
+        return self._periods[today]
+
+    @cached_property
+    def _periods(self) -> dict[date, Period | None]:
+        """The periods by the day of asking: several stages of a search need them."""
+        return {}
 
     @cached_property
     def cues(self) -> tuple[tuple[int, float], ...]:

@@ -271,6 +271,18 @@ async def test_a_named_day_is_found_among_many_days_like_it(memory: Memory, cloc
             assert told == [f"noodles for lunch x{n}"] * 4
 
 
+@pytest.mark.behaviour("D75")
+async def test_an_entry_of_the_named_day_comes_before_those_of_the_next_days(
+    plain: Memory, clock: Clock
+) -> None:
+    day = clock.moment - timedelta(days=50)
+    texts = ("soup for lunch, then a walk, then a walk, then a walk, then a walk", "soup for lunch")
+    for n, text in enumerate(texts):
+        await plain.write(text, scope=USER, created_at=day + timedelta(days=n))
+    hits = await plain.search(f"soup for lunch on {day:%d %B %Y}", scope=USER, mode="lexical")
+    assert [hit.content for hit in hits] == list(texts)
+
+
 @pytest.mark.behaviour("D9", "D75")
 async def test_messages_with_times_of_their_own_are_found_by_them(memory: Memory, clock: Clock) -> None:
     first = clock.moment - timedelta(days=400)

@@ -230,6 +230,20 @@ PAGE_PARTS = Collection("page_parts", ENTRY_PASSAGES.fields, vector=True)
 TABLE = Kinds(*KINDS, Kind(PAGES, passages=PAGE_PARTS), Kind(PAGE_PARTS, exported=False))
 
 
+async def test_a_store_that_others_do_not_agree_with_gets_the_passages_at_once() -> None:
+    """Of an erased scope the other stores forgot the generation: they were set back."""
+    async with _world() as world:
+        await world.write("tea", USER)
+        await world.engine.erasure.erase_scope(TENANT, USER)
+        for replaced in (world.short, world.mid):
+            replaced.state.wipe()
+        await world.write(LONG, USER)
+        await world.engine.deliveries.flush()
+        assert await world.owed() == 0
+        assert await _passages(world) == [0, 0, 1]
+        assert await world.search("boat", USER, mode="semantic") == [LONG]
+
+
 async def test_a_kind_more_has_passages_by_its_line_in_the_table() -> None:
     async with World(embedder=Embedder(), kinds=TABLE) as world:
         engine, now = world.engine, world.clock()
