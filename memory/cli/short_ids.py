@@ -21,10 +21,12 @@ async def ids_of(memory: Memory, typed: Sequence[str], kind: NumberedKind = "ent
     it reports that.
 
     Raises:
-        InvalidInput: A short id names a thing of another kind.
+        InvalidInput: An id is blank, or a short id names a thing of another kind.
     """
     from memory.domain.errors import InvalidInput
 
+    if not all(map(str.strip, typed)):
+        raise InvalidInput("id", f"is blank. Pass the id of an {kind}, such as #42")
     numbers = [text for text in typed if _NUMBER.fullmatch(text)]
     named = dict(zip(numbers, await memory.short_ids.resolve_many(numbers), strict=True)) if numbers else {}
     for text, found in named.items():

@@ -1199,7 +1199,8 @@ class Memory(AsyncContext, LoopBound):
         """
         if rate is not None and real("rate", rate) <= 0:
             raise InvalidInput("rate", f"must be greater than 0, not {rate}. Omit it to set no limit")
-        return await self._access.engine.maintain(Allowance(length("budget", budget), rate))
+        allowance = Allowance(length("budget", budget), rate)
+        return await self._access.engine.maintain(allowance)
 
     # -- shared ------------------------------------------------------------------------
 

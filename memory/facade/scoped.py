@@ -171,6 +171,5 @@ class ScopedMemory:
         Returns:
             The number of entries.
         """
-        return await erase_scope(
-            self._access.engine, self._access.tenant, self._scope, dry_run=flag("dry_run", dry_run)
-        )
+        only_count = flag("dry_run", dry_run)
+        return await erase_scope(self._access.engine, self._access.tenant, self._scope, dry_run=only_count)

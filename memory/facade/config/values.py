@@ -18,6 +18,7 @@ from pydantic_core import PydanticKnownError
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.time import LONGEST, parse_duration
+from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.ports.local_paths import LOCAL_SCHEMES
 
 _SCHEME = re.compile(
@@ -222,9 +223,11 @@ def tenant_name(value: object) -> str:
     """Return the name of a tenant.
 
     Raises:
-        InvalidInput: It is no text, empty, blank or too long.
+        InvalidInput: It is no text, empty, blank, too long or reserved.
     """
     named = validation.identifier("tenant", value)
     if not named.strip():
         raise InvalidInput("tenant", "must not be blank")
+    if named == SYSTEM_TENANT:
+        raise InvalidInput("tenant", f"'{named}' is reserved for the library. Use another tenant name")
     return named

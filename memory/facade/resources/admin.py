@@ -85,12 +85,8 @@ class Admin:
             LegalHoldActive: The scope, or an entry in it, is under legal hold. Nothing
                 of the scope is erased; other scopes of a subtree are.
         """
-        return await erase_scope(
-            self._access.engine,
-            self._access.tenant,
-            scope_or_subtree(scope),
-            dry_run=flag("dry_run", dry_run),
-        )
+        erased, only_count = scope_or_subtree(scope), flag("dry_run", dry_run)
+        return await erase_scope(self._access.engine, self._access.tenant, erased, dry_run=only_count)
 
     async def erase_tenant(self, *, dry_run: bool = False) -> ErasedTenant:
         """Erase all data of this tenant.
@@ -153,8 +149,9 @@ class Admin:
         Raises:
             LegalHoldActive: The user is under legal hold. Nothing is erased.
         """
-        engine, tenant, named = self._access.engine, self._access.tenant, user_of(user)
-        if flag("dry_run", dry_run):
+        named, only_count = user_of(user), flag("dry_run", dry_run)
+        engine, tenant = self._access.engine, self._access.tenant
+        if only_count:
             return await would_erase_user(engine, tenant, named)
         return await engine.conversations.redaction.erase_user(tenant, named)
 
@@ -406,7 +403,8 @@ class Admin:
 
     async def where(self, entry_id: str) -> list[CopyLocation]:
         """List the stores that hold copies, marks and tombstones of an entry."""
-        return await reports.where(self._access.engine, self._access.tenant, id_of(entry_id))
+        named = id_of(entry_id)
+        return await reports.where(self._access.engine, self._access.tenant, named)
 
     def route(self, scope: Scope | str, collection: str = "entries") -> RouteReport:
         """Explain where a new record of this scope and collection would be stored.
@@ -431,7 +429,8 @@ class Admin:
         Raises:
             NotFound: There is no such entry.
         """
-        return await why(self._access.engine, self._access.tenant, id_of(entry_id))
+        named = id_of(entry_id)
+        return await why(self._access.engine, self._access.tenant, named)
 
     async def stats(self) -> Stats:
         """Return counts and sizes of the tenant's entries, tier by tier."""
@@ -503,9 +502,8 @@ class Admin:
         Returns:
             How many stores had noted it.
         """
-        return await self._access.engine.store_notes.forget(
-            validation.text("name", name, min_chars=1, max_bytes=200)
-        )
+        named = validation.identifier("name", name)
+        return await self._access.engine.store_notes.forget(named)
 
     async def compare(self, *, repair: bool = False, progress: Progress | None = None) -> StoreComparison:
         """Compare the copies of all entries, of every tenant, between the stores.

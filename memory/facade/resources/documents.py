@@ -583,15 +583,16 @@ class Documents:
         passing: Filter | None = None,
         strict: bool = False,
     ) -> DocumentPage:
-        most = validation.whole_limit(limit, default=LIST_LIMIT)
+        most, listed = validation.whole_limit(limit, default=LIST_LIMIT), scope_or_subtree(scope)
         place = None if cursor is None else validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES)
+        along = validation.one_of("order", order, DOCUMENT_ORDERS)
         return await self._access.engine.documents.page(
             self._access.tenant,
-            scope_or_subtree(scope),
+            listed,
             keys,
             limit=most,
             reverse=flag("reverse", reverse),
-            order=validation.one_of("order", order, DOCUMENT_ORDERS),
+            order=along,
             cursor=place,
             values=flag("values", values),
             passing=passing,

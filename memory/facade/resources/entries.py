@@ -149,9 +149,9 @@ class Entries:
         Raises:
             NotFound: There is no such entry.
         """
-        engine, tenant = self._access.engine, self._access.tenant
         wanted, chained = self._access.entry_id(entry_id, scope, key), flag("superseded", superseded)
         left_out = parts_left_out(include)
+        engine, tenant = self._access.engine, self._access.tenant
         await self._access.require_entries([wanted])
         versions = await engine.entries.history(tenant, wanted)
         for one in (await engine.graphs.chain(tenant, wanted, self._access.inside))[1:] if chained else ():
@@ -169,7 +169,7 @@ class Entries:
         Raises:
             NotFound: The entry is unknown, expired or retired.
         """
-        engine, wanted = self._access.engine, id_of(entry_id)
+        wanted, engine = id_of(entry_id), self._access.engine
         await self._access.require_entries([wanted])
         entry = await engine.entries.live_record(self._access.tenant, wanted)
         session = entry.fields.get("conversation_id")

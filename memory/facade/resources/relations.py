@@ -10,6 +10,7 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
 from memory.domain.errors import NotFound
 from memory.domain.relation import Density, Expansion, Graph, Relation, RelationPage
+from memory.domain.relation_labels import LABELS
 from memory.facade.arguments import Moment, flag, id_of, moment, whole
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_about
@@ -51,9 +52,10 @@ class Relations:
             Conflict: The link exists already. Or `request_id` was used for another
                 request.
         """
-        source, target, relations = id_of(source_id), id_of(target_id), self._access.engine.relations
-        tenant = self._access.tenant
+        source, target = id_of(source_id), id_of(target_id)
+        validation.one_of("relation", label, LABELS)
         request = request_about("relate", request_id, {"label": label}, source, target)
+        relations, tenant = self._access.engine.relations, self._access.tenant
 
         async def read(noted: Any) -> Relation:
             if (there := await relations.get(tenant, noted["relation"])) is None:
@@ -97,6 +99,9 @@ class Relations:
         target = None if target_id is None else id_of(target_id)
         asked_of, known = moment("as_of", as_of), moment("known_at", known_at)
         both = flag("active", active)
+        if label is not None:
+            validation.one_of("relation filter", label, LABELS)
+        most = validation.whole_limit(limit, default=200)
         shown = (
             RelationVisibility(asked_of, known, superseded=not both)
             if both or asked_of is not None or known is not None
@@ -107,7 +112,7 @@ class Relations:
             source_id=source,
             target_id=target,
             label=label,
-            limit=limit,
+            limit=most,
             shown=shown,
             within=self._access.place(),
             cursor=after,
@@ -192,8 +197,9 @@ class Relations:
         Returns:
             True if this call deleted it; False if there was none.
         """
-        named, tenant, engine = id_of(relation_id), self._access.tenant, self._access.engine
+        named = id_of(relation_id)
         request = request_about("unrelate", request_id, {}, named)
+        tenant, engine = self._access.tenant, self._access.engine
         within = self._access.place()
 
         async def unrelate(mark: RequestMark | None) -> bool:

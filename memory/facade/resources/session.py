@@ -775,13 +775,9 @@ class Session:
         """
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         checked, least = search_mode(mode), least_relevance(min_relevance)
-        return await self._access.engine.message_search.find_in(
-            await self._conversation(),
-            text,
-            validation.whole_limit(limit, default=SEARCH_LIMIT),
-            checked,
-            least,
-        )
+        most = validation.whole_limit(limit, default=SEARCH_LIMIT)
+        conversation = await self._conversation()
+        return await self._access.engine.message_search.find_in(conversation, text, most, checked, least)
 
     # -- compaction --------------------------------------------------------------------
 

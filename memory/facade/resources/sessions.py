@@ -233,16 +233,22 @@ class Sessions:
         }
         if status is not None:
             asked["status"] = validation.one_of("status", status, STATUSES)
+        having = validation.tags(validation.sequence("tags", tags))
+        first, last = moment("since", since), moment("until", until)
+        along = validation.one_of("by", by, ("updated", "created"))
+        is_descending = validation.one_of("order", order, ("newest", "oldest")) == "newest"
+        most = validation.whole_limit(limit, default=LIST_LIMIT)
+        place = None if cursor is None else validation.text("cursor", cursor, max_bytes=4096)
         return await self._access.engine.conversations.sessions.list(
             self._access.tenant,
             asked=asked,
-            tags=validation.tags(validation.sequence("tags", tags)),
-            since=moment("since", since),
-            until=moment("until", until),
-            order=validation.one_of("by", by, ("updated", "created")),
-            descending=validation.one_of("order", order, ("newest", "oldest")) == "newest",
-            limit=validation.whole_limit(limit, default=LIST_LIMIT),
-            cursor=None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
+            tags=having,
+            since=first,
+            until=last,
+            order=along,
+            descending=is_descending,
+            limit=most,
+            cursor=place,
             within=self._access.of_visible_sessions,
         )
 

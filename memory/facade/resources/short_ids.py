@@ -46,7 +46,8 @@ class ShortIds:
         Raises:
             StoreError: A store failed. Show the full id instead.
         """
-        return await self._access.engine.short_ids.of(self._access.tenant, _check_ids(ids), kind_of(kind))
+        asked, of_kind = _check_ids(ids), kind_of(kind)
+        return await self._access.engine.short_ids.of(self._access.tenant, asked, of_kind)
 
     async def resolve(self, text: str, *, request_id: str | None = None) -> NumberedItem | None:
         """Find what `#42`, `42` or a full id names; spaces around it are ignored.

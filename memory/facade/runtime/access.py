@@ -64,6 +64,7 @@ from memory.facade.arguments import (
     stages_of,
 )
 from memory.facade.config.settings import MemoryConfig
+from memory.facade.config.values import tenant_name
 from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.facade.runtime.request_ids import (
     check_request_id,
@@ -104,7 +105,6 @@ from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries.upserts import UpsertCall, UpsertMode
 from memory.orchestrator.entries.writing import gone_error
 from memory.orchestrator.storage.callbacks import invoke
-from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of
 from memory.orchestrator.storage.requests import Request, RequestMark
 from memory.orchestrator.storage.session_keys import scope_of as conversation_scope
@@ -224,10 +224,6 @@ class Access:
         owns_life: bool = True,
         view: View | None = None,
     ) -> None:
-        if tenant == SYSTEM_TENANT:
-            raise InvalidInput(
-                "tenant", f"'{SYSTEM_TENANT}' is reserved for the library. Use another tenant name"
-            )
         self.config = config
         self.tenant = tenant
         self.view = view
@@ -239,7 +235,7 @@ class Access:
     def for_tenant(self, tenant: str) -> Access:
         """Return the access of another tenant to the same engine."""
         self._check_open()
-        named = validation.identifier("tenant", tenant)
+        named = tenant_name(tenant)
         return Access(self.config, self._life, named, owns_life=False, view=self.view)
 
     def restrict(self, scopes: Scopes | None, role: ViewRole | None, origin: str | None = None) -> Access:

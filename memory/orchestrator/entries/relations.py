@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from memory.domain import ids, validation
+from memory.domain import ids
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.provenance import WRITTEN_BY
 from memory.domain.relation import Relation, RelationPage
-from memory.domain.relation_labels import LABELS, SUPERSEDES
+from memory.domain.relation_labels import SUPERSEDES
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.orphans import existing_keys, parents_of
 from memory.orchestrator.erasure.erasure import Erasure
@@ -81,7 +81,6 @@ class Relations:
             Conflict: The link exists already. The error names it.
             InvalidInput: An entry is missing, or is not active, or both are the same.
         """
-        validation.one_of("relation", label, LABELS)
         if source_id == target_id:
             raise InvalidInput("target_id", "self-loops not allowed")
         if request is not None:
@@ -248,7 +247,7 @@ class Relations:
         source_id: str | None = None,
         target_id: str | None = None,
         label: str | None = None,
-        limit: int | None = None,
+        limit: int,
         shown: RelationVisibility | None = None,
         within: Where | None = None,
         cursor: str | None = None,
@@ -258,17 +257,14 @@ class Relations:
         Relations of erased entries are gone. Those of retired entries are included,
         unless `shown` restricts them. With `within`, both ends are in this place.
         """
-        if label is not None:
-            validation.one_of("relation filter", label, LABELS)
         given = {"source_id": source_id, "target_id": target_id, "relation": label}
         condition = all_of(*(Eq(name, value) for name, value in given.items() if value is not None))
-        most = validation.whole_limit(limit, default=200)
         query = Query(
             RELATIONS,
             within or Tenant(tenant),
             condition,
             (Order("created_at", descending=True),),
-            most if shown is None and within is None else max(most, 100),
+            limit if shown is None and within is None else max(limit, 100),
             cursor,
         )
         found, is_more = list[Record](), False
@@ -276,12 +272,12 @@ class Relations:
             rows = [r for r in page.records if isinstance(r, Record)]
             visible = await self._visible_rows(tenant, rows, shown)
             found += await self._rows_within(tenant, visible, within)
-            is_more = len(found) > most or page.cursor is not None
-            if len(found) >= most:
+            is_more = len(found) > limit or page.cursor is not None
+            if len(found) >= limit:
                 break
-        last = found[most - 1] if is_more and len(found) >= most else None
+        last = found[limit - 1] if is_more and len(found) >= limit else None
         behind = None if last is None else encode_cursor((last.created_at,), last.key.id)
-        return RelationPage(map(relation_of, found[:most]), behind)
+        return RelationPage(map(relation_of, found[:limit]), behind)
 
     async def _visible_rows(
         self, tenant: str, rows: Sequence[Record], shown: RelationVisibility | None
