@@ -819,7 +819,7 @@ class Memory(AsyncContext, LoopBound):
         wanted = self._access.entry_ids(entry_ids, scope, keys)
         return await self._access.get_many(wanted, scope, include=include)
 
-    async def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage:
+    async def retrieve(self, scope: Scopes, **options: Unpack[RetrieveOptions]) -> EntryPage:
         """List the entries of a scope by age; 20 by default.
 
         The list's `cursor` asks for the next page of the same question; it is None at
