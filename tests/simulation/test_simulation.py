@@ -63,7 +63,7 @@ def test_no_invariant_is_broken_under_faults(capsys: pytest.CaptureFixture[str])
         [*told[:5], f"again, as small as it gets: make simulate SEED={total.failures[0].seed}"]
     )
     assert total.seeds == len(SEEDS)
-    assert total.fewest >= 20
+    assert total.fewest >= 10, "a plan has 20 operations, and those of a worker that is killed may end early"
     assert len(table(total.coverage).splitlines()) > 40
     assert not verdict(total.coverage, len(SEEDS)).undeclared
 
