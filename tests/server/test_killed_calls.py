@@ -28,7 +28,7 @@ from tests.support.placings import ORDINARY, STORIES, forget
 
 PLACES = [next(one for one in ORDINARY if one.name == "default"), STORIES[0]]
 pytestmark = pytest.mark.nightly
-KILLS = 3
+KILLS = 2
 FILES = "/v1/memory/artifacts"
 LINES = {"Content-Type": "application/jsonl"}
 OCTETS = {"Content-Type": "application/octet-stream"}

@@ -27,7 +27,7 @@ from tests.support.depth import FIRST_SEED, NIGHTLY
 from tests.support.placings import STORIES, forget
 
 KEY = {"Authorization": "Bearer right"}
-EXAMPLES, WALKS = (8, 20) if NIGHTLY else (1, 2)
+EXAMPLES, WALKS = (4, 20) if NIGHTLY else (1, 2)
 ERASING = "/v1/admin/tenants/{tenant}"
 """It would erase what the stories are about."""
 PATIENCE = 300
