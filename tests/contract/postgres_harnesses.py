@@ -52,14 +52,15 @@ class Postgresql(OneSchema):
     def running(self) -> Postgres:
         return postgres_servers.container()
 
-    def store(self, **options: Any) -> Store:
+    def store(self, *, thresholds: Any = None, **options: Any) -> Store:
         from memory.adapters.sql.postgresql.store import PostgresStore
+        from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 
-        store: Store = PostgresStore(self.running().url(**options), name=self.name)
+        url = self.running().url(**options)
+        store: Store = PostgresStore(url, name=self.name, thresholds=thresholds or THRESHOLDS)
         return store
 
     async def tiny(self) -> Store:
-        from memory.adapters.sql.postgresql.store import PostgresStore
         from memory.adapters.sql.postgresql.thresholds import Thresholds
 
         await self.make()
@@ -79,10 +80,7 @@ class Postgresql(OneSchema):
             audited_at_once=2,
             lexemes_asked=2,
         )
-        store: Store = PostgresStore(
-            self.running().url(statement_cache_size=1), name=self.name, thresholds=small
-        )
-        return store
+        return self.store(thresholds=small, statement_cache_size=1)
 
     def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
         return self.running().url(self.schema), {"prefix": self.prefix}
