@@ -504,6 +504,10 @@ async def test_a_cancellation_reaches_the_call_and_comes_back_once_it_has_ended(
     gate = Gate()
     async with own(write_gate=gate, durations={"deadline": 2 * IN_TIME}) as memory:
 
+        async def expire(limit: asyncio.Timeout) -> None:
+            await asyncio.to_thread(gate.reached.wait, IN_TIME)
+            limit.reschedule(asyncio.get_running_loop().time())
+
         async def story() -> None:
             writing = asyncio.create_task(memory.write("wait", scope="user:ada"))
             await asyncio.to_thread(gate.reached.wait, IN_TIME)
@@ -511,8 +515,10 @@ async def test_a_cancellation_reaches_the_call_and_comes_back_once_it_has_ended(
             with pytest.raises(asyncio.CancelledError):
                 await writing
             assert gate.ended == ["cancelled"]
+            gate.reached.clear()
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
+                async with asyncio.timeout(IN_TIME) as limit, asyncio.TaskGroup() as group:
+                    group.create_task(expire(limit))
                     await memory.write("wait", scope="user:ada")
             assert gate.ended == ["cancelled"] * 2
 
