@@ -10,7 +10,7 @@ from memory.ports.contract.capability_tests import MARK, fits
 from memory.ports.contract.fixtures import harness, store
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.plugin import ASKED, add_harnesses
-from tests.contract.every_harness import DEFAULT, HARNESSES, primary_of
+from tests.contract.every_harness import DEFAULT, HARNESSES, TONIGHT, primary_of
 from tests.contract.less_harnesses import WITHOUT, is_asked_of_another
 from tests.support.backends import BACKENDS
 from tests.support.depth import NIGHTLY, THOROUGH
@@ -40,16 +40,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_asked(marks: Sequence[pytest.Mark], harness: type[Harness]) -> bool:
-    """A variant is asked only what its primary cannot be asked, except in `make
-    nightly`. In everyone's run, another store than the default is asked only what that
-    cannot be asked.
+    """A variant is asked only what its primary cannot be asked, except those that `make
+    nightly` has in this night. In everyone's run, another store than the default is
+    asked only what that cannot be asked.
     """
     if is_asked_of_another(marks, harness):
         return False
-    if NIGHTLY:
-        return True
-    if THOROUGH:
-        return _is_asked_in_ci(marks, harness)
+    if NIGHTLY or THOROUGH:
+        return _is_asked_in_ci(marks, harness) or (NIGHTLY and harness in TONIGHT)
     return not _concerns(marks, primary_of(harness)) and (harness is DEFAULT or not _concerns(marks, DEFAULT))
 
 

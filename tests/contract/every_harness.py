@@ -14,7 +14,7 @@ from tests.contract.qdrant_harnesses import QdrantEdge, QdrantLocal, QdrantServe
 from tests.contract.redis_harnesses import Redis, RedisCluster, RedisVolatile
 from tests.contract.wrapped_harnesses import WrappedInMemory, WrappedRedis
 from tests.support.backends import able
-from tests.support.depth import NIGHTLY
+from tests.support.depth import FIRST_SEED, NIGHTLY
 
 SQL: tuple[type[Harness], ...] = (Postgresql, PostgresqlWithVectors, MariaDb, MySql)
 OTHERS: tuple[type[Harness], ...] = (
@@ -58,3 +58,8 @@ def primary_of(harness: type[Harness]) -> type[Harness] | None:
     cannot run on this machine.
     """
     return next((one for one in EVERY if one.name == (harness.primary or STAND_IN.get(harness.name))), None)
+
+
+VARIANTS = tuple(one for one in HARNESSES if primary_of(one) is not None)
+TONIGHT = VARIANTS[FIRST_SEED % 2 :: 2]
+"""What `make nightly` asks all: every second variant, as SIMULATION_FIRST is even or odd."""
