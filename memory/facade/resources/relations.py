@@ -15,7 +15,7 @@ from memory.facade.arguments import Moment, flag, id_of, moment, whole
 from memory.facade.runtime.access import Access, Scopes
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_about
 from memory.facade.runtime.view_guard import guard_calls
-from memory.orchestrator.entries.relations import RelationVisibility
+from memory.orchestrator.entries.relations import LIST_LIMIT, RelationVisibility
 from memory.orchestrator.storage.requests import RequestMark
 
 GRAPH_LIMIT = 200
@@ -101,7 +101,7 @@ class Relations:
         both = flag("active", active)
         if label is not None:
             validation.one_of("relation filter", label, LABELS)
-        most = validation.whole_limit(limit, default=200)
+        most = validation.whole_limit(limit, default=LIST_LIMIT)
         shown = (
             RelationVisibility(asked_of, known, superseded=not both)
             if both or asked_of is not None or known is not None

@@ -26,6 +26,7 @@ from memory.ports.writes import Absent, AtVersion, Put, Status
 
 MADE_BY, NOTE = "made_by", "note"
 """In the body of a link that an advisor made: its model, and its explanation."""
+LIST_LIMIT = 200
 SAID_OF_LINKS = (MADE_BY, NOTE, WRITTEN_BY)
 
 
@@ -247,7 +248,7 @@ class Relations:
         source_id: str | None = None,
         target_id: str | None = None,
         label: str | None = None,
-        limit: int,
+        limit: int = LIST_LIMIT,
         shown: RelationVisibility | None = None,
         within: Where | None = None,
         cursor: str | None = None,
