@@ -37,7 +37,7 @@ from tests.support.backends import marks_of
 from tests.support.depth import FIRST_SEED, NIGHTLY
 from tests.support.placings import ORDINARY, Placing, forget, two_of
 
-REQUESTS = 200 if NIGHTLY else 100
+REQUESTS = 120 if NIGHTLY else 100
 SCOPES = ["user:ada", "session:s-ada-2", "workspace:w1", "path:teams/red/**"]
 CALLERS: tuple[tuple[str, str, Role, list[str]], ...] = (
     ("scoped reader", "acme", "reader", SCOPES),
