@@ -508,6 +508,11 @@ async def test_a_cancellation_reaches_the_call_and_comes_back_once_it_has_ended(
             await asyncio.to_thread(gate.reached.wait, IN_TIME)
             limit.reschedule(asyncio.get_running_loop().time())
 
+        async def write_until_it_waits() -> None:
+            async with asyncio.timeout(IN_TIME) as limit, asyncio.TaskGroup() as group:
+                group.create_task(expire(limit))
+                await memory.write("wait", scope="user:ada")
+
         async def story() -> None:
             writing = asyncio.create_task(memory.write("wait", scope="user:ada"))
             await asyncio.to_thread(gate.reached.wait, IN_TIME)
@@ -517,9 +522,7 @@ async def test_a_cancellation_reaches_the_call_and_comes_back_once_it_has_ended(
             assert gate.ended == ["cancelled"]
             gate.reached.clear()
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(IN_TIME) as limit, asyncio.TaskGroup() as group:
-                    group.create_task(expire(limit))
-                    await memory.write("wait", scope="user:ada")
+                await write_until_it_waits()
             assert gate.ended == ["cancelled"] * 2
 
         elsewhere(story)
