@@ -76,7 +76,9 @@ async def test_facts_of_a_session_reach_their_user_once(memory: Memory) -> None:
             "sess-1",
         )
     await memory.delete(known.id)
-    assert (await session.end()).copied == []
+    report = await session.end()
+    assert report.copied == []
+    assert any("earlier result was deleted" in kept.because for kept in report.kept)
     assert await memory.retrieve(ADA) == []
 
 
