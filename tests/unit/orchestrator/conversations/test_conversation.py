@@ -109,22 +109,6 @@ async def test_what_comes_while_the_window_is_cleared_stays(world: World) -> Non
     assert await window(session) == ["system", "u2"]
 
 
-async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append(
-        [
-            calling("c1", "c2", message_id="a1"),
-            user("u1", "u1"),
-            answer("c1", message_id="t1"),
-            answer("c2", message_id="t2"),
-        ]
-    )
-    await session.append([answer("c1", message_id="twice"), answer("c9", message_id="stray")])
-    context = await session.context()
-    assert [m.id for m in context.messages] == ["system", "a1", "t1", "t2", "u1"]
-    assert (context.invalid, context.interrupted, context.left_out) == (["twice", "stray"], [], 0)
-
-
 async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_wins(world: World) -> None:
     session = await begun(world.engine)
     await session.append(
