@@ -19,7 +19,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.policies.quotas import Quota
-from memory.ports.record import Key, Record
+from memory.ports.record import Key
 from tests.unit.orchestrator.world import DURABLE, HOUR, ORG, SESSION, TENANT, USER, World
 
 AT_ONCE, OPERATION = USER, SESSION
@@ -50,12 +50,6 @@ async def links(world: World) -> set[tuple[str, str]]:
         (str(row.fields["source_id"]), str(row.fields["target_id"]))
         for row in await world.rows(world.mid, RELATIONS)
     }
-
-
-async def record(world: World, entry: Entry) -> Record:
-    found = (await world.engine.placement.locate(ENTRIES, Key(TENANT, entry.id))).record
-    assert found is not None
-    return found
 
 
 @pytest.fixture
@@ -104,7 +98,7 @@ async def test_what_a_failure_leaves_of_an_operation_is_done_by_a_sweep(
     await other_process.deliveries.flush()
     assert await world.browse() == ["Ada lives in Faro"]
     assert await links(world) == {(new.id, old.id), (new.id, other.id)}
-    assert {(await record(world, one)).fields["valid_to"] for one in (old, other)} == {new.valid_from}
+    assert {(await world.record_of(one)).fields["valid_to"] for one in (old, other)} == {new.valid_from}
     assert await world.owed() == 0
 
 
@@ -142,10 +136,10 @@ async def test_what_was_retired_meanwhile_has_given_way_already(world: World) ->
     new = await supersede(world, "Ada lives in Faro", old, other, scope=SESSION)
     world.heal()
     await world.engine.entries.invalidate(TENANT, old.id, None)
-    ended = (await record(world, old)).fields["valid_to"]
+    ended = (await world.record_of(old)).fields["valid_to"]
     await world.engine.maintenance.sweep()
     assert await links(world) == {(new.id, other.id)}
-    assert (await record(world, old)).fields["valid_to"] == ended
+    assert (await world.record_of(old)).fields["valid_to"] == ended
     assert await world.owed() == 0
 
 
@@ -170,7 +164,7 @@ async def test_an_entry_that_was_itself_superseded_still_ends_what_it_took_the_p
     await world.engine.maintenance.sweep()
     assert await world.browse() == []
     assert await links(world) == {(second.id, first.id)}
-    assert (await record(world, first)).fields["valid_to"] == second.valid_from
+    assert (await world.record_of(first)).fields["valid_to"] == second.valid_from
 
 
 async def test_an_entry_that_has_expired_still_ends_what_it_took_the_place_of(world: World) -> None:
