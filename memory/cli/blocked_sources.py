@@ -119,9 +119,6 @@ async def revert(
 def _show(out: Any, found: Sequence[BlockedSource], nothing: str = "No source is blocked.") -> None:
     from memory.cli import rendering
 
-    if not found:
-        out.print(nothing)
-        return
     rows = [
         [
             one.origin,
@@ -132,7 +129,8 @@ def _show(out: Any, found: Sequence[BlockedSource], nothing: str = "No source is
         ]
         for one in found
     ]
-    out.print(rendering.table("", ["source", "reason", "since", "later writes", "by"], rows))
+    columns = ["source", "reason", "since", "later writes", "by"]
+    out.print(rendering.table("", columns, rows, nothing=nothing))
 
 
 def _show_report(out: Any, report: RevertReport) -> None:

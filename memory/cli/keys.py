@@ -161,9 +161,6 @@ def _show_text(cli: Cli, key: ApiKey, text: str) -> None:
 def _show(out: Any, found: Sequence[ApiKey]) -> None:
     from memory.cli import rendering
 
-    if not found:
-        out.print("There is no key.")
-        return
     rows = [
         [
             one.id,
@@ -177,4 +174,5 @@ def _show(out: Any, found: Sequence[ApiKey]) -> None:
         ]
         for one in found
     ]
-    out.print(rendering.table("", ["id", "tenant", "role", "scopes", "name", "since", "until", ""], rows))
+    columns = ["id", "tenant", "role", "scopes", "name", "since", "until", ""]
+    out.print(rendering.table("", columns, rows, nothing="There is no key."))

@@ -92,11 +92,8 @@ async def list_holds(cli: Cli) -> None:
 def _show(out: Any, found: Sequence[LegalHold], nothing: str = "There is no legal hold.") -> None:
     from memory.cli import rendering
 
-    if not found:
-        out.print(nothing)
-        return
     rows = [
         [one.name, one.target, one.reason, rendering.moment(one.placed_at), one.placed_by or ""]
         for one in found
     ]
-    out.print(rendering.table("", ["name", "over", "reason", "since", "by"], rows))
+    out.print(rendering.table("", ["name", "over", "reason", "since", "by"], rows, nothing=nothing))

@@ -48,9 +48,17 @@ def plain(text: object, style: str = "", limit: int | None = None) -> Text:
 
 
 def table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
-) -> Table:
-    """Return a table of plain cells; the columns in `right` are aligned right."""
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    nothing: str = "",
+) -> Table | Text:
+    """Return a table of plain cells; the columns in `right` are aligned right.
+
+    Without rows, return the text `nothing` if it is given.
+    """
     made = Table(
         title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
     )
@@ -60,7 +68,7 @@ def table(
         )
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text | Group) else plain(cell) for cell in row))
-    return made
+    return Text(nothing) if nothing and not made.rows else made
 
 
 def facts(title: str, state: Text, values: Mapping[str, object]) -> Group:
@@ -144,7 +152,7 @@ def _artifact(entry: Entry) -> str:
     )
 
 
-def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 200) -> Table:
+def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 200) -> Table | Text:
     """Return a table of entries: the beginning of the text, and key fields."""
     rows = []
     for entry in listed:
@@ -170,7 +178,7 @@ def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 20
     return table("", ["since", "tier", "entry"], rows)
 
 
-def versions(listed: Iterable[Entry], entry_id: str) -> Table:
+def versions(listed: Iterable[Entry], entry_id: str) -> Table | Text:
     """Return a table of versions; those of superseded entries are dimmed."""
     rows = []
     for one in listed:
@@ -207,7 +215,7 @@ def hits(
     *,
     explain: bool,
     limit: int | None = 400,
-) -> Table:
+) -> Table | Text:
     """Return a table of search results, best first.
 
     With `explain`, each shows how it got its place.

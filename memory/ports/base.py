@@ -502,9 +502,18 @@ class BaseStore(ABC):
 
         An adapter that overrides this makes its own cursors.
         """
+        if cursor is None and not await self._may_be_due(now, expired):
+            return DuePage()
         return await due_by_queries(
             self.query, tuple(self._collections.values()), now, limit, cursor, expired
         )
+
+    async def _may_be_due(self, now: datetime, expired: Mapping[Collection, datetime]) -> bool:
+        """Whether any record may be due, for an adapter that one request tells it.
+
+        Usually none is.
+        """
+        return True
 
     @abstractmethod
     async def _delete_matching(

@@ -62,22 +62,3 @@ async def test_the_second_stage_orders_the_first_eight_and_leaves_the_rest(
         first = plain[::-1]
         assert len(first) == 12
         assert found == [*first[:8][::-1], *first[8:]]
-
-
-@pytest.mark.behaviour("AC-D37", "D96", "D97")
-async def test_a_first_stage_that_fails_is_the_last(config: dict[str, Any], clock: Clock) -> None:
-    asked: list[Prompt] = []
-
-    def failing(prompt: Prompt) -> str:
-        asked.append(prompt)
-        return "ERR"
-
-    async with Memory(config, clock=clock, advisor=failing) as memory:
-        await with_tea(memory)
-        plain = await memory.search("tea", scope=USER)
-        found = await memory.search("tea", scope=USER, rerank="two-stage")
-        assert list(found) == list(plain)
-        assert len(asked) == 1
-        assert found.rerank is not None
-        assert (found.rerank.applied, found.rerank.fine_applied) == (False, False)
-        assert found.degraded == (found.rerank.note,)

@@ -303,20 +303,6 @@ async def test_a_cursor_goes_on_with_its_own_question_only(memory: Memory, clock
         await memory.browse(USER, cursor=aged, **asked)
 
 
-@pytest.mark.behaviour("D52")
-async def test_a_damaged_cursor_is_refused(plain: Memory) -> None:
-    await plain.write_many({"content": "x", "scope": USER} for _ in range(3))
-    cursor = (await plain.browse(limit=1)).cursor
-    assert cursor is not None
-    damaged = [
-        cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :] for at in range(len(cursor))
-    ]
-    for one in [*damaged, cursor[:-1], cursor + "A", cursor + "=", "W10", "é"]:
-        with pytest.raises(InvalidInput) as caught:
-            await plain.browse(cursor=one)
-        assert caught.value.field == "cursor"
-
-
 def test_a_blocking_memory_and_its_view_browse_alike() -> None:
     with BlockingMemory(
         {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}

@@ -137,9 +137,11 @@ async def test_a_cursor_goes_on_with_its_own_question_only(memory: Memory, clock
 
 
 @pytest.mark.behaviour("D52")
-async def test_a_damaged_cursor_is_refused(plain: Memory) -> None:
+@pytest.mark.parametrize("call", ["retrieve", "browse"])
+async def test_a_damaged_cursor_is_refused(plain: Memory, call: str) -> None:
+    ask = getattr(plain, call)
     await plain.write_many({"content": "x", "scope": USER} for _ in range(3))
-    cursor = (await plain.retrieve(USER, limit=1)).cursor
+    cursor = (await ask(USER, limit=1)).cursor
     assert cursor is not None
     damaged = [
         cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :] for at in range(len(cursor))
@@ -158,7 +160,7 @@ async def test_a_damaged_cursor_is_refused(plain: Memory) -> None:
     ]
     for one in damaged:
         with pytest.raises(InvalidInput) as caught:
-            await plain.retrieve(USER, cursor=one)
+            await ask(USER, cursor=one)
         assert caught.value.field == "cursor"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -35,6 +36,8 @@ async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_he
     await memory.admin.move([gone[1].id], "long")
     await memory.admin.legal_holds.add("case", reason="r", entry_id=held.id)
     clock.advance(80 * DAY)
+    assert (await memory.admin.sweep()).deleted == 0
+    await memory.write("fresh", scope=USER)
     for entry in (pinned, held, *gone):
         await memory.update(entry.id, content=f"{entry.content}, edited")
     await memory.relations.relate(gone[0].id, "supports", pinned.id)
@@ -47,6 +50,7 @@ async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_he
     assert {name for _, name, _ in await left_in(memory)} == {"entries", "entry_versions"}
     assert sum(name == "entry_versions" for _, name, _ in await left_in(memory)) == 2
     assert sorted([entry.content async for entry in memory.entries.iterate()]) == [
+        "fresh",
         "held, edited",
         "pinned, edited",
     ]
@@ -59,12 +63,18 @@ async def test_what_a_rule_names_is_gone_from_every_store_and_what_is_kept_or_he
 
 
 async def test_of_an_entrys_past_stays_what_the_rules_leave(memory: Memory, clock: Clock) -> None:
-    entry = await memory.write("text 0", scope=USER)
+    entry, moments = await memory.write("text 0", scope=USER), list[datetime]()
     for n in range(1, 5):
-        clock.advance(HOUR)
+        moments.append(clock.advance(HOUR))
         await memory.update(entry.id, content=f"text {n}")
     assert (await memory.admin.sweep()).dropped_versions == 2
     assert contents(await memory.entries.history(entry.id)) == ["text 2", "text 3", "text 4"]
+    assert [contents(await memory.retrieve(USER, known_at=at - HOUR / 2)) for at in moments] == [
+        [],
+        [],
+        ["text 2"],
+        ["text 3"],
+    ]
     clock.advance(31 * DAY)
     assert (await memory.admin.sweep()).dropped_versions == 2
     assert contents(await memory.entries.history(entry.id)) == ["text 4"]

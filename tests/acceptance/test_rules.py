@@ -76,7 +76,9 @@ async def test_facts_of_a_session_reach_their_user_once(memory: Memory) -> None:
             "sess-1",
         )
     await memory.delete(known.id)
-    assert (await session.end()).copied == []
+    report = await session.end()
+    assert report.copied == []
+    assert any("earlier result was deleted" in kept.because for kept in report.kept)
     assert await memory.retrieve(ADA) == []
 
 
@@ -86,8 +88,14 @@ async def test_the_newest_of_a_scope_stay_where_they_are(memory: Memory, clock: 
         await memory.write(f"step {number}", scope=SESSION, tags=["pinned"] if number == 1 else [])
     await memory.write("elsewhere", scope=OTHER_SESSION)
     planned = (await memory.admin.plan()).planned
-    assert {(one.rule, one.because) for one in planned} == {
-        ("crowded", "beyond the newest 3 of its scope and not tagged 'pinned'")
+    assert {(one.action, one.tenant, one.scope, one.rule, one.because) for one in planned} == {
+        (
+            "move",
+            "default",
+            SESSION.text,
+            "crowded",
+            "beyond the newest 3 of its scope and not tagged 'pinned'",
+        )
     }
     assert (await memory.admin.sweep()).moved == len(planned) == 2
     assert await tiers(memory) == {f"step {n}": "mid" if n in (0, 2) else "short" for n in range(6)} | {

@@ -148,6 +148,9 @@ async def test_an_update_changes_window_and_history_together(memory: Memory) -> 
     await session.update("a1", usage={"total": 3}, finish_reason="stop")
     said, item = (await session.context()).messages[-1], (await session.history()).items[-1]
     assert (said.usage, said.finish_reason, item.message) == ({"total": 3}, "stop", said)
+    await session.update("system", content="You are curt.")
+    for read in (await session.context()).messages[0], (await session.history()).items[0].message:
+        assert (read.id, read.text) == ("system", "You are curt.")
     assert ((await session.info()).version, item.number) == (before, 2)
     with pytest.raises(NotFound, match="message not found: nothing"):
         await session.update("nothing", content="x")
@@ -160,20 +163,27 @@ async def test_what_is_excluded_is_marked_until_it_is_added_again(memory: Memory
     session = memory.session("s1", system=SYSTEM)
     await session.append([user("u1", "u1"), user("u2", "u2")])
     assert (
+        await session.exclude("u1", "invalid_input"),
         await session.exclude("u1"),
         await session.exclude("system"),
         await session.exclude("nobody"),
-    ) == (True, False, False)
+    ) == (True, False, False, False)
     assert await window(session) == ["system", "u2"]
     assert {item.message.id: item.excluded for item in (await session.history()).items} == {
         "system": None,
-        "u1": "manual",
+        "u1": "invalid_input",
         "u2": None,
     }
     assert (await session.info()).version == 4
     await session.append(user("u1", "u1"))
     assert await window(session) == ["system", "u1", "u2"]
     assert all(item.excluded is None for item in (await session.history()).items)
+    assert (
+        await session.exclude("u2"),
+        await session.restore("u2"),
+        await session.restore("u2"),
+    ) == (True, True, False)
+    assert await window(session) == ["system", "u1", "u2"]
 
 
 @pytest.mark.behaviour("B30", "B31", "B32")
@@ -184,6 +194,7 @@ async def test_a_cleared_window_keeps_its_history_marked(memory: Memory) -> None
     assert await window(session) == ["system"]
     assert [item.excluded for item in (await session.history()).items] == [None, "manual", "manual"]
     assert (await session.info()).version == 4
+    assert await session.clear() == 0
 
 
 @pytest.mark.behaviour("B33")
@@ -191,7 +202,7 @@ async def test_a_history_is_asked_by_ids_numbers_summaries_and_compaction(memory
     session = memory.session("s1", system=SYSTEM)
     await session.append([user(f"m{n}", f"m{n}") for n in range(1, 5)])
     made = await session.compact(summary("sum"), keep_last=2)
-    assert await history(session, ids=["m2", "m4"]) == ["m2", "m4"]
+    assert await history(session, ids=["m4", "system", "m2"]) == ["system", "m2", "m4"]
     assert await history(session, first=2, last=3) == ["m1", "m2"]
     assert await history(session, summaries=False) == ["system", "m1", "m2", "m3", "m4"]
     assert await history(session, archived_by=made.id) == ["m1", "m2"]
@@ -273,6 +284,7 @@ async def test_a_later_compaction_takes_the_earlier_summary(memory: Memory) -> N
         ["sum2", "m3"],
     ]
     assert len(await history(session)) == 9
+    assert not await session.restore("m0"), "what was compacted does not come back"
 
 
 @pytest.mark.behaviour("B43", "B44", "B45", "B46", "B50")
@@ -562,6 +574,8 @@ async def test_a_roll_back_leaves_what_came_before(memory: Memory) -> None:
         "invalid_response",
         "invalid_response",
     ]
+    with pytest.raises(InvalidInput, match="another session"):
+        await memory.session("s2", system=SYSTEM).roll_back(here)
 
 
 @pytest.mark.behaviour("B28", "B51", "B52")
@@ -800,6 +814,8 @@ async def test_sessions_are_listed_the_last_used_first(memory: Memory, clock: Cl
     assert await listed(tags=["work"], status="active") == ["s1"]
     second = (await handles[1].info()).created_at
     assert await listed(since=second, until=second) == ["s1"]
+    assert await listed(since=second, by="created") == ["s2", "s1"]
+    assert await listed(until=second, by="created") == ["s1", "s0"]
     page = await memory.sessions.list(limit=2)
     assert [info.id for info in (await memory.sessions.list(limit=2, cursor=page.cursor)).sessions] == ["s1"]
 
@@ -839,7 +855,7 @@ async def test_a_session_that_has_ended_takes_no_message_until_it_is_resumed(mem
     await memory.sessions.end("s1")
     with pytest.raises(Conflict, match="is ended; resume it first"):
         await session.append(user("u2", "u2"))
-    assert await session.resume()
+    assert (await session.resume(), await session.resume()) == (True, False)
     await session.append(user("u3", "u3"))
     assert await window(session) == ["system", "u1", "u3"]
 
@@ -853,12 +869,15 @@ async def test_a_deleted_session_is_gone_with_its_entries_and_its_id_is_free(mem
     assert not await memory.sessions.delete("s1")
     assert await memory.retrieve("session:s1") == []
     assert len(await memory.retrieve("session:s2")) == 1
-    with pytest.raises(NotFound):
-        await session.append(user("late", "u2"))
+    for call in (session.info, session.context, session.history, lambda: session.append(user("late", "u2"))):
+        with pytest.raises(NotFound):
+            await call()
     assert (await memory.sessions.list()).sessions == []
     again = memory.session("s1")
     await again.append(user("new", "u1"))
     assert await window(again) == ["u1"]
+    with pytest.raises(NotFound):
+        await session.append(user("later", "u3"))
 
 
 @pytest.mark.parametrize("is_created_again", [False, True])

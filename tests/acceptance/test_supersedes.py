@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -57,15 +58,19 @@ async def test_an_entry_that_supersedes_others_is_linked_to_them_and_retires_the
 
 @pytest.mark.behaviour("D107", "AC-D41")
 @SCOPES
-async def test_nothing_is_written_where_one_of_them_is_not_there(memory: Memory, scope: Scope) -> None:
-    old, retired = (
+async def test_nothing_is_written_where_one_of_them_is_not_there(
+    memory: Memory, clock: Clock, scope: Scope
+) -> None:
+    old, retired, expired = (
         await memory.write("Ada lives in Lisbon", scope=scope),
         await memory.write("Ada lives in Porto", scope=scope),
+        await memory.write("Ada lives in Tomar", scope=scope, expires_at=HOUR),
     )
     await memory.entries.invalidate(retired.id)
+    clock.advance(2 * HOUR)
     foreign = await memory.for_tenant("another").write("Ada lives in Beja", scope=scope)
     before = await everything_stored(memory)
-    for missing in (retired.id, foreign.id, "00000000-0000-8000-8000-000000000000", "#42"):
+    for missing in (retired.id, expired.id, foreign.id, "00000000-0000-8000-8000-000000000000", "#42"):
         with pytest.raises(InvalidInput, match=r"supersedes.*nothing was written"):
             await memory.write("Ada lives in Faro", scope=scope, supersedes=[old.id, missing])
     assert await everything_stored(memory) == before
@@ -82,7 +87,7 @@ async def test_ids_that_no_entry_could_have_or_that_are_too_many_are_refused_by_
 
 async def test_thirty_two_give_way_at_once(memory: Memory) -> None:
     old = [await memory.write(f"note {n}", scope=USER) for n in range(32)]
-    new = await memory.write("all of it", scope=USER, supersedes=[one.id for one in old])
+    new = await memory.write("all of it", scope=USER, supersedes=[one.id for one in old] * 2)
     assert await memory.retrieve(USER) == [new]
     assert len(await memory.relations.find(source_id=new.id)) == 32
 
@@ -118,7 +123,8 @@ async def test_a_moment_of_ones_own_is_that_of_all_three(memory: Memory, clock: 
     clock.advance()
     new = await memory.write("Ada lives in Faro", scope=scope, supersedes=[old.id], created_at=moved)
     assert contents(await memory.retrieve(scope, as_of=moved)) == ["Ada lives in Faro"]
-    assert contents(await memory.retrieve(scope, as_of=old.valid_from)) == ["Ada lives in Lisbon"]
+    for before in (old.valid_from, moved - timedelta(minutes=1)):
+        assert contents(await memory.retrieve(scope, as_of=before)) == ["Ada lives in Lisbon"]
     with pytest.raises(InvalidInput, match="created_at"):
         await memory.write("Ada lives in Beja", scope=scope, supersedes=[new.id], created_at=moved)
 

@@ -44,7 +44,6 @@ from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.concurrency import outcomes_at_once
-from memory.ports.due import DuePage
 from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, JsonPath, Page, Query, Search, Tenant, Words
 from memory.ports.record import JsonValue, Key, Partition, Record, Stored
@@ -340,18 +339,8 @@ class MongoStore(BaseStore):
         tables = [table.name for table in backing.tables.values()]
         return await self._to_its_end(backing.directory.list_partitions(tables, where, prefix, after, limit))
 
-    async def _due(
-        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> DuePage:
-        """Return due records, after one query whether any collection has some.
-
-        Usually none has.
-        """
-        if cursor is None and not await self._to_its_end(
-            reading.may_be_due(list(self.ready().tables.values()), now, expired)
-        ):
-            return DuePage()
-        return await super()._due(now, limit, cursor, expired)
+    async def _may_be_due(self, now: datetime, expired: Mapping[Collection, datetime]) -> bool:
+        return await self._to_its_end(reading.may_be_due(list(self.ready().tables.values()), now, expired))
 
     # -- upkeep ------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -38,7 +38,6 @@ from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
 from memory.ports.cooperative import iterate_cooperatively
-from memory.ports.due import DuePage
 from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Under, Where
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored
@@ -262,22 +261,12 @@ class QdrantStore(BaseStore):
 
     # -- upkeep ------------------------------------------------------------------------
 
-    async def _due(
-        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> DuePage:
-        """Query all collections at once first, because usually nothing is due.
-
-        They all are in one Qdrant collection.
-        """
-        if cursor is None and not await self._may_be_due(now, expired.values()):
-            return DuePage()
-        return await super()._due(now, limit, cursor, expired)
-
-    async def _may_be_due(self, now: datetime, expired: Iterable[datetime]) -> bool:
+    async def _may_be_due(self, now: datetime, expired: Mapping[Collection, datetime]) -> bool:
+        """Query all collections at once: they all are in one Qdrant collection."""
         make = self.engine.conditions
         before = {
             "discard_at": now,
-            **({"expires_at": latest} if (latest := max(expired, default=None)) is not None else {}),
+            **({"expires_at": latest} if (latest := max(expired.values(), default=None)) is not None else {}),
         }
         over = [
             make.between(path, lte=bound_beyond(micros(moment), FieldType.TIME, True))

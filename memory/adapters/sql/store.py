@@ -18,7 +18,6 @@ from memory.adapters.sql.table import DamagedRow, Table
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
-from memory.ports.due import DuePage
 from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
@@ -111,21 +110,12 @@ class SqlStore(BaseStore, Generic[C, R]):
             )
         )
 
-    async def _due(
-        self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> DuePage:
-        """List due records.
-
-        Mostly nothing is due, and one statement about all collections is enough.
-        """
-
-        async def may_be(connection: C) -> bool:
+    async def _may_be_due(self, now: datetime, expired: Mapping[Collection, datetime]) -> bool:
+        async def may_be_due(connection: C) -> bool:
             tables = [self._table_on(connection, collection) for collection in self._collections.values()]
             return await reading.may_be_due(connection, tables, now, expired)
 
-        if cursor is None and not await self.with_connection(may_be):
-            return DuePage()
-        return await super()._due(now, limit, cursor, expired)
+        return await self.with_connection(may_be_due)
 
     # -- unreadable rows ---------------------------------------------------------------
 

@@ -302,7 +302,7 @@ async def test_what_the_advisor_does_not_name_keeps_its_order_behind_what_it_nam
     ],
     ids=["ERR", "words", "not shown", "raises", "list"],
 )
-@pytest.mark.behaviour("D96")
+@pytest.mark.behaviour("AC-D37", "D96", "D97")
 async def test_an_advisor_of_no_help_leaves_the_order_and_is_not_asked_a_second_time(
     answer: Any, note: str
 ) -> None:

@@ -119,32 +119,6 @@ def test_a_rule_that_cannot_be_is_refused_by_its_path(rule: dict[str, Any], mess
 # -- the plan and why ------------------------------------------------------------------
 
 
-async def test_a_plan_and_then_a_sweep() -> None:
-    clock = Clock()
-    async with opened(
-        PromotionRule(name="old", on="sweep", when=OlderThan(2 * DAY) & ~HasTag("pinned")), clock=clock
-    ) as memory:
-        old = await memory.write("old", scope="session:s1")
-        await memory.write("pinned", scope="session:s1", tags=["pinned"])
-        clock.advance(2 * DAY)
-        await memory.write("new", scope="session:s1")
-        [planned] = (await memory.admin.plan()).planned
-        assert (planned.id, planned.action, planned.tier, planned.to, planned.rule) == (
-            old.id,
-            "move",
-            "short",
-            "mid",
-            "old",
-        )
-        assert (planned.tenant, planned.scope, planned.because) == (
-            "default",
-            "session:s1",
-            "older than 2 days and not tagged 'pinned'",
-        )
-        assert (await memory.admin.sweep()).moved == 1
-        assert (await memory.admin.plan()).planned == []
-
-
 async def test_a_plan_knows_the_versions_that_were_on_their_way_when_it_was_asked_for(tmp_path: Path) -> None:
     few = {"name": "few", "what": "versions", "keep_versions": 1}
     tiers = {

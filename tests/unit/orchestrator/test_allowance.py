@@ -40,15 +40,6 @@ async def sweep_one_portion(world: World, monkeypatch: pytest.MonkeyPatch) -> Sw
         return await world.engine.maintenance.sweep(Allowance(stop=stop))
 
 
-async def owing(world: World, count: int) -> None:
-    """So many entries whose replica is still to be delivered."""
-    world.long.down = True
-    for n in range(count):
-        await world.write(f"text {n}", scope=USER)
-    await world.flush()
-    world.heal()
-
-
 async def hold_over(world: World, over: Over, of: str, entry_scope: str | None = None) -> None:
     await world.engine.erasure.holds.place(
         TENANT, LegalHold("case", over, of, "a reason", None, world.clock()), entry_scope
@@ -59,7 +50,7 @@ async def test_a_sweep_that_may_do_no_more_says_so_and_the_next_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with World(settings=EngineSettings(page=2)) as world:
-        await owing(world, 6)
+        await world.write_undelivered(6)
         for left in (4, 2, 0):
             report = await sweep_one_portion(world, monkeypatch)
             assert (report.ran, report.more, report.finished) == (True, left > 0, 2)
@@ -76,11 +67,11 @@ async def test_what_cannot_be_done_keeps_nothing_from_being_reached(monkeypatch:
     for strange_first in (True, False):
         async with World(settings=EngineSettings(page=2)) as world:
             if not strange_first:
-                await owing(world, 1)
+                await world.write_undelivered(1)
             for n in range(6):
                 await owe_what_nobody_knows(world, f"strange {n}")
             if strange_first:
-                await owing(world, 1)
+                await world.write_undelivered(1)
             finished = [(await sweep_one_portion(world, monkeypatch)).finished for _ in range(5)]
             assert sum(finished) == 1, finished
 
@@ -115,7 +106,7 @@ async def test_the_job_in_which_a_sweep_ended_is_the_first_of_the_next(
         with monkeypatch.context() as patched:
             patched.setattr(world.engine.tier_mover, "move_many", moving)
             assert (await world.engine.maintenance.sweep(Allowance(stop=stop))).more
-        await owing(world, 4)
+        await world.write_undelivered(4)
         assert (await sweep_one_portion(world, monkeypatch)).more
         assert [(await world.stands(entry))[0] for entry in old] == ["mark"] * 3
 
@@ -156,7 +147,7 @@ async def test_who_waits_for_the_rate_stops_when_asked_to() -> None:
 
 async def test_however_short_its_budget_a_round_gets_something_done() -> None:
     async with World(settings=EngineSettings(page=2)) as world:
-        await owing(world, 6)
+        await world.write_undelivered(6)
         reports = [
             await world.engine.maintenance.sweep(Allowance(timedelta(microseconds=1))) for _ in range(3)
         ]

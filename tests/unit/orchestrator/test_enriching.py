@@ -32,7 +32,7 @@ from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies import enrichment
 from memory.policies.entry_query import where_of
 from memory.ports.advisor import Prompt
-from memory.ports.record import Key, Record
+from memory.ports.record import Key
 from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.enriched import unenriched
@@ -85,12 +85,6 @@ async def written(engine: Engine, content: str, scope: Scope = USER, *wanted: Pa
     return await engine.entries.write(TENANT, draft, steps=engine.enricher.pending_steps(wanted or BOTH))
 
 
-async def there(world: World, entry: Entry) -> Record:
-    found = (await world.engine.placement.locate(ENTRIES, Key(TENANT, entry.id))).record
-    assert found is not None
-    return found
-
-
 async def dies(engine: Engine) -> None:
     """As a process does: what it was at is not gone on with, and nothing is closed."""
     engine.enricher._taking = engine.deliveries._taking = False
@@ -108,10 +102,10 @@ async def test_what_a_write_owes_is_part_of_its_one_write_and_its_replica_is_sti
     entry = await written(advised.engine, "Ada lives in Porto")
     assert [store.steps for store in advised.stores][1][-1:] == ["write.home"]
     assert "replica.deliver" not in advised.long.steps
-    assert [owed.step for owed in (await there(advised, entry)).owed][-1] == ENRICH
+    assert [owed.step for owed in (await advised.record_of(entry)).owed][-1] == ENRICH
     await advised.flush()
     assert "replica.deliver" in advised.long.steps
-    assert [owed.step for owed in (await there(advised, entry)).owed] == [ENRICH]
+    assert [owed.step for owed in (await advised.record_of(entry)).owed] == [ENRICH]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -258,7 +252,7 @@ async def test_entries_of_another_type_that_answer_better_hide_none_of_its_own(a
         await advised.write(f"Ada Porto {n}", USER)
     await written(advised.engine, "Ada Porto", USER, "auto_supersede", type="user", run="r1")
     await advised.engine.enricher.drain()
-    assert (await there(advised, old)).fields["valid_to"] is not None
+    assert (await advised.record_of(old)).fields["valid_to"] is not None
     assert len(await advised.browse(USER, limit=50)) == 31
     assert await unenriched(advised.engine) == []
 
@@ -363,7 +357,7 @@ async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_l
     )
     advised.heal()
     other = await advised.another_process()
-    owing = OutboxRecord(ENTRIES, advised.short, await there(advised, new))
+    owing = OutboxRecord(ENTRIES, advised.short, await advised.record_of(new))
     advised.mid.before["relate.home"] = lambda: other.outbox.finish(owing)
     await advised.engine.maintenance.sweep()
     assert await advised.browse() == ["Ada lives in Porto"]

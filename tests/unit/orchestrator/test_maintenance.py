@@ -23,40 +23,32 @@ from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
 
 
-async def _something_due(world: World, count: int = 1) -> None:
-    world.long.down = True
-    for n in range(count):
-        await world.write(f"text {n}", scope=USER)
-    await world.flush()
-    world.heal()
-
-
 async def test_a_sweep_with_something_to_do_does_not_run_while_another_process_holds_the_lease(
     world: World,
 ) -> None:
     other = await world.another_process()
-    await _something_due(world)
+    await world.write_undelivered()
     world.mid.fails_before.add("lease.return")
     assert (await world.engine.maintenance.sweep()).ran is True
-    await _something_due(world)
+    await world.write_undelivered()
     assert (await other.maintenance.sweep()).ran is False
     assert await world.owed() == 1
     world.clock.advance(
         world.engine.placement.settings.lease * 0.75
     )  # a worker's next look is before the whole length is over
     assert (await other.maintenance.sweep()).ran is True
-    await _something_due(world)
+    await world.write_undelivered()
     assert (await world.engine.maintenance.sweep()).ran is True
     assert await world.owed() == 0
 
 
 async def test_a_lease_from_the_future_binds_nobody(world: World) -> None:
     world.clock.advance(365 * DAY)
-    await _something_due(world)
+    await world.write_undelivered()
     world.mid.fails_before.add("lease.return")
     await world.engine.maintenance.sweep()
     world.clock.advance(-365 * DAY)  # the clock was wrong
-    await _something_due(world)
+    await world.write_undelivered()
     assert (await world.engine.maintenance.sweep()).ran is True
     assert await world.owed() == 0
 
@@ -66,7 +58,7 @@ async def test_a_long_sweep_renews_its_lease_and_stops_once_another_has_it(
 ) -> None:
     """A page of rows takes longer than a lease lasts."""
     async with World(settings=EngineSettings(page=2)) as world:
-        await _something_due(world, 8)
+        await world.write_undelivered(8)
         deliver = world.engine.outbox.finish_all
         leases: list[object] = []
 

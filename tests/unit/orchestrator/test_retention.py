@@ -52,28 +52,6 @@ async def _homes(world: World) -> dict[str, Record]:
     }
 
 
-async def test_what_a_rule_names_goes_with_its_past_its_links_and_its_copies_in_every_store() -> None:
-    async with World(retention=[OLD]) as world:
-        entries = [
-            await world.write(f"text {n}", scope=scope) for n, scope in enumerate((SESSION, USER, ORG))
-        ]
-        await world.move(entries[1], "long")
-        for entry in entries:
-            await world.update(entry, content="text, edited")
-        await world.engine.relations.relate(TENANT, entries[0].id, "supports", entries[1].id)
-        world.clock.advance(89 * DAY)
-        fresh = await world.write("text that is new", scope=USER)
-        assert (await world.engine.maintenance.sweep()).deleted == 0
-        world.clock.advance(2 * DAY)
-        assert (await world.engine.maintenance.sweep()).deleted == 3
-        assert {row.key.id for store in world.stores for row in await world.rows(store, ENTRIES)} == {
-            fresh.id
-        }
-        assert await world.rows(world.mid, ENTRY_VERSIONS) == []
-        assert await world.engine.relations.find(TENANT) == []
-        assert await world.owed() == 0
-
-
 async def test_what_is_kept_by_an_earlier_rule_or_held_stays() -> None:
     async with World(retention=[rule("pinned", then="keep", when={"tag": "pinned"}), OLD]) as world:
         pinned, held = (
@@ -100,32 +78,6 @@ async def test_what_lies_beyond_what_a_scope_may_hold_goes_oldest_first() -> Non
         assert (await world.engine.maintenance.sweep()).deleted == 4
         assert sorted(await world.browse(USER)) == ["text 4", "text 5", "text 6"]
         assert len(await world.browse(ORG)) == 7
-
-
-async def test_kept_versions_go_beyond_so_many_and_the_current_one_never() -> None:
-    async with World(retention=[rule("few", what="versions", keep_versions=2)]) as world:
-        entry, other = await world.write("text 0", scope=USER), await world.write("text", scope=USER)
-        for n in range(1, 6):
-            then = world.clock.advance(HOUR)
-            await world.update(entry, content=f"text {n}")
-        await world.update(other, content="text, edited")
-        report = await world.engine.maintenance.sweep()
-        assert (report.dropped_versions, report.deleted) == (3, 0)
-        assert [version.content for version in await world.engine.entries.history(TENANT, entry.id)] == [
-            "text 3",
-            "text 4",
-            "text 5",
-        ]
-        assert len(await world.engine.entries.history(TENANT, other.id)) == 2
-        assert await world.get(entry, known_at=then - 4 * HOUR - timedelta(minutes=1)) is None, (
-            "unknown (D34)"
-        )
-        known = await world.get(entry, known_at=then - timedelta(minutes=1))
-        assert known is not None
-        assert known.content == "text 4"
-        assert (await world.engine.maintenance.sweep()).dropped_versions == 0
-        assert await world.delete(entry) is True
-        assert {row.fields["entry_id"] for row in await world.rows(world.mid, ENTRY_VERSIONS)} == {other.id}
 
 
 async def test_kept_versions_go_so_long_after_they_were_replaced() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.scope import Scope
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.tiering.rules import EvaluationGaps
@@ -37,18 +36,6 @@ def ids(entries: Sequence[Entry]) -> list[str]:
 
 
 # -- what a scope holds ----------------------------------------------------------------
-
-
-async def test_the_newest_of_each_scope_stay() -> None:
-    async with World(rules=(TWO,)) as world:
-        first = await world.write_hourly("a", "b", "c", "d")
-        other = await world.write_hourly("e", "f", scope=Scope.session("s2"))
-        assert [(moved[0], moved[4]) for moved in await swept(world)] == [
-            (i, "beyond the newest 2 of its scope") for i in ids(first[:2])
-        ]
-        assert await swept(world) == []
-        assert sorted(await world.browse()) == ["a", "b", "c", "d"]
-        assert len(await world.browse(Scope.session("s2"))) == len(other)
 
 
 @pytest.mark.parametrize(
@@ -221,18 +208,6 @@ async def test_the_end_of_a_session_copies_into_its_users_scope_once() -> None:
         report = await world.engine.promotion.end_session(TENANT, SESSION)
         assert [one.entry_id for one in report.copied] == [again.id]
         assert sorted(await world.browse(USER)) == ["a fact", "another"]
-
-
-async def test_a_copy_that_was_deleted_is_not_made_again() -> None:
-    async with World(rules=(TO_USER,)) as world:
-        await world.engine.conversations.create(TENANT, SessionDraft("s1", user="ada"))
-        await world.write("a fact", tags=["fact"])
-        [copied] = (await world.engine.promotion.end_session(TENANT, SESSION)).copied
-        await world.engine.deletion.delete(TENANT, copied.copy_id)
-        report = await world.engine.promotion.end_session(TENANT, SESSION)
-        assert report.copied == []
-        assert any("earlier result was deleted" in kept.because for kept in report.kept)
-        assert await world.browse(USER) == []
 
 
 async def test_a_rule_copies_from_its_own_tier_alone() -> None:

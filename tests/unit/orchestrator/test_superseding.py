@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,10 +16,10 @@ from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, QuotaExc
 from memory.domain.scope import Scope
 from memory.domain.versions import stored_version
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enrichment.superseding import MOST_SUPERSEDED, SupersedeRequest
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.policies.quotas import Quota
-from memory.ports.record import Key, Record
+from memory.ports.record import Key
 from tests.unit.orchestrator.world import DURABLE, HOUR, ORG, SESSION, TENANT, USER, World
 
 AT_ONCE, OPERATION = USER, SESSION
@@ -53,39 +52,11 @@ async def links(world: World) -> set[tuple[str, str]]:
     }
 
 
-async def record(world: World, entry: Entry) -> Record:
-    found = (await world.engine.placement.locate(ENTRIES, Key(TENANT, entry.id))).record
-    assert found is not None
-    return found
-
-
 @pytest.fixture
 async def in_one() -> AsyncIterator[World]:
     """Two tiers in one store."""
     async with World().in_one_store("mid", "short") as opened:
         yield opened
-
-
-@pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
-@pytest.mark.behaviour("D107")
-async def test_everything_happens_at_one_moment_and_the_version_before_is_kept(
-    world: World, scope: Scope
-) -> None:
-    old, other = (
-        await world.write("Ada lives in Lisbon", scope),
-        await world.write("Ada lives in Porto", scope),
-    )
-    new = await supersede(world, "Ada lives in Faro", old, other, scope=scope)
-    assert await world.browse(scope) == ["Ada lives in Faro"]
-    assert await links(world) == {(new.id, old.id), (new.id, other.id)}
-    relations = await world.engine.relations.find(TENANT, source_id=new.id)
-    assert {one.created_at for one in relations} == {new.valid_from}
-    for gone in (old, other):
-        assert [version.valid_to for version in await world.engine.entries.history(TENANT, gone.id)] == [
-            None,
-            new.valid_from,
-        ]
-    assert await world.owed() == 0
 
 
 async def test_in_one_atomic_store_it_is_one_read_and_one_batch(world: World) -> None:
@@ -127,7 +98,7 @@ async def test_what_a_failure_leaves_of_an_operation_is_done_by_a_sweep(
     await other_process.deliveries.flush()
     assert await world.browse() == ["Ada lives in Faro"]
     assert await links(world) == {(new.id, old.id), (new.id, other.id)}
-    assert {(await record(world, one)).fields["valid_to"] for one in (old, other)} == {new.valid_from}
+    assert {(await world.record_of(one)).fields["valid_to"] for one in (old, other)} == {new.valid_from}
     assert await world.owed() == 0
 
 
@@ -165,10 +136,10 @@ async def test_what_was_retired_meanwhile_has_given_way_already(world: World) ->
     new = await supersede(world, "Ada lives in Faro", old, other, scope=SESSION)
     world.heal()
     await world.engine.entries.invalidate(TENANT, old.id, None)
-    ended = (await record(world, old)).fields["valid_to"]
+    ended = (await world.record_of(old)).fields["valid_to"]
     await world.engine.maintenance.sweep()
     assert await links(world) == {(new.id, other.id)}
-    assert (await record(world, old)).fields["valid_to"] == ended
+    assert (await world.record_of(old)).fields["valid_to"] == ended
     assert await world.owed() == 0
 
 
@@ -193,7 +164,7 @@ async def test_an_entry_that_was_itself_superseded_still_ends_what_it_took_the_p
     await world.engine.maintenance.sweep()
     assert await world.browse() == []
     assert await links(world) == {(second.id, first.id)}
-    assert (await record(world, first)).fields["valid_to"] == second.valid_from
+    assert (await world.record_of(first)).fields["valid_to"] == second.valid_from
 
 
 async def test_an_entry_that_has_expired_still_ends_what_it_took_the_place_of(world: World) -> None:
@@ -211,34 +182,6 @@ async def test_an_entry_that_has_expired_still_ends_what_it_took_the_place_of(wo
 # -- what is refused -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
-async def test_nothing_is_written_for_what_is_not_there_retired_expired_or_out_of_reach(
-    world: World, scope: Scope
-) -> None:
-    retired, expired = (
-        await world.write("retired", scope),
-        await world.write("expired", scope, expires_at=HOUR),
-    )
-    elsewhere = await world.write("elsewhere", ORG)
-    await world.engine.entries.invalidate(TENANT, retired.id, None)
-    world.clock.advance(2 * HOUR)
-    there = await world.write("Ada lives in Lisbon", scope)
-    for wrong in (retired, expired, "nothing", "0195d3b0-7e2a-7cc0-8000-000000000000"):
-        with pytest.raises(InvalidInput, match=r"supersedes.*there is no active entry.*nothing was written"):
-            await supersede(world, "Ada lives in Faro", there, wrong, scope=scope)
-    with pytest.raises(InvalidInput, match="there is no active entry"):
-        await supersede(world, "Ada lives in Faro", there, elsewhere, scope=scope, within=scope)
-    assert await world.browse(scope) == ["Ada lives in Lisbon"]
-    assert await links(world) == set()
-
-
-async def test_no_more_than_so_many_are_named_and_each_counts_once() -> None:
-    assert SupersedeRequest.parse(["a", "b", "a"]).ids == ["a", "b"]
-    assert len(SupersedeRequest.parse([str(n) for n in range(MOST_SUPERSEDED)] * 2).ids) == MOST_SUPERSEDED
-    with pytest.raises(InvalidInput, match="must be at most 32 entries, not 33"):
-        SupersedeRequest.parse([str(n) for n in range(MOST_SUPERSEDED + 1)])
-
-
 @pytest.mark.behaviour("D33")
 async def test_an_entry_is_not_older_than_what_gives_way_to_it(world: World) -> None:
     old = await world.write("Ada lives in Lisbon", USER)
@@ -247,25 +190,6 @@ async def test_an_entry_is_not_older_than_what_gives_way_to_it(world: World) -> 
     with pytest.raises(InvalidInput, match="created_at: lies in the future"):
         await supersede(world, "Ada lives in Faro", old, created_at=world.clock() + HOUR)
     assert await world.browse(USER) == ["Ada lives in Lisbon"]
-
-
-async def test_an_entry_of_an_earlier_moment_ends_what_gives_way_at_that_moment(world: World) -> None:
-    old = await world.write("Ada lives in Lisbon", USER)
-    moved = world.clock.advance()
-    world.clock.advance()
-    new = await supersede(world, "Ada lives in Faro", old, created_at=moved)
-    assert new.valid_from == (await record(world, old)).fields["valid_to"] == moved
-    assert await world.browse(USER, as_of=moved - timedelta(minutes=1)) == ["Ada lives in Lisbon"]
-    assert await world.browse(USER, as_of=moved) == ["Ada lives in Faro"]
-
-
-@pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
-async def test_an_end_that_lies_ahead_is_brought_forward(world: World, scope: Scope) -> None:
-    old = await world.write("Ada lives in Lisbon", scope)
-    await world.engine.entries.invalidate(TENANT, old.id, world.clock() + HOUR)
-    new = await supersede(world, "Ada lives in Faro", old, scope=scope)
-    assert (await record(world, old)).fields["valid_to"] == new.valid_from
-    assert await world.browse(scope) == ["Ada lives in Faro"]
 
 
 async def test_a_damaged_entry_is_named(world: World) -> None:
@@ -379,22 +303,6 @@ async def test_tiers_in_one_store_are_one_batch(in_one: World) -> None:
 
 
 @pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
-async def test_under_a_key_it_is_done_once_and_for_the_same_entries(world: World, scope: Scope) -> None:
-    old, other = (
-        await world.write("Ada lives in Lisbon", scope),
-        await world.write("Ada lives in Porto", scope),
-    )
-    new = await supersede(world, "Ada lives in Faro", old, scope=scope, key="home")
-    assert (await supersede(world, "Ada lives in Faro", old, scope=scope, key="home")).id == new.id
-    with pytest.raises(Conflict, match="'home' was used in this scope for another entry"):
-        await supersede(world, "Ada lives in Faro", other, scope=scope, key="home")
-    with pytest.raises(Conflict, match="another entry"):
-        await world.write("Ada lives in Faro", scope, key="home")
-    assert sorted(await world.browse(scope)) == ["Ada lives in Faro", "Ada lives in Porto"]
-    assert await links(world) == {(new.id, old.id)}
-
-
-@pytest.mark.parametrize("scope", [AT_ONCE, OPERATION], ids=["at once", "operation"])
 async def test_two_at_once_under_one_key_are_one(world: World, scope: Scope) -> None:
     old = await world.write("Ada lives in Lisbon", scope)
     engines = [await world.another_process() for _ in range(3)]
@@ -408,19 +316,6 @@ async def test_two_at_once_under_one_key_are_one(world: World, scope: Scope) -> 
     assert await world.browse(scope) == ["Ada lives in Faro"]
     await world.settled()
     assert await links(world) == {(came[0].id, old.id)}
-
-
-async def test_a_key_whose_entry_was_deleted_is_a_conflict_unless_it_is_revived(world: World) -> None:
-    first = await world.write("Ada lives in Lisbon", USER)
-    gone = await supersede(world, "Ada lives in Porto", first, key="home")
-    await world.delete(gone)
-    second = await world.write("Ada lives in Beja", USER)
-    with pytest.raises(Conflict, match="was deleted at"):
-        await supersede(world, "Ada lives in Faro", second, key="home")
-    new = await supersede(world, "Ada lives in Faro", second, key="home", revive=True)
-    assert await world.browse(USER) == ["Ada lives in Faro"]
-    assert await links(world) == {(new.id, second.id)}
-    assert await world.owed() == 0
 
 
 async def test_an_entry_does_not_supersede_itself(world: World) -> None:

@@ -305,6 +305,20 @@ class World:
         await self.flush()
         return (await InMemoryStore.get(store, collection, [Key(TENANT, record_id)]))[0]
 
+    async def write_undelivered(self, count: int = 1) -> None:
+        """Write so many entries whose replica is still to be delivered."""
+        self.long.down = True
+        for n in range(count):
+            await self.write(f"text {n}", scope=USER)
+        await self.flush()
+        self.heal()
+
+    async def record_of(self, entry: Entry) -> Record:
+        """The record of an entry, wherever it is at home."""
+        found = (await self.engine.placement.locate(ENTRIES, Key(TENANT, entry.id))).record
+        assert found is not None
+        return found
+
     async def stands(self, entry: Entry) -> list[str]:
         """What stands for an entry in short, mid and long."""
         return [_describe(await self.standing(store, entry.id)) for store in self.stores]

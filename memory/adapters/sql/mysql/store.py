@@ -30,6 +30,7 @@ from memory.adapters.sql.mysql.settings import Settings
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.naming import TableNames, form_and_format
+from memory.adapters.sql.server.pool import PoolOptions
 from memory.adapters.sql.server.store import AuditPage, ServerStore
 from memory.adapters.sql.several import in_list
 from memory.domain.errors import MemoryTiersError, NotOpen
@@ -107,13 +108,18 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
         self._lend(
-            self.config,
-            lambda: connect(self.config),
-            self._greet,
-            Connection.goodbye,
-            _still_good,
-            is_read_only,
-            no_room,
+            PoolOptions(
+                size=self.config.pool_size,
+                patience=self.config.pool_timeout,
+                connect_patience=self.config.connect_timeout,
+                call_patience=self.config.command_timeout,
+                connect=lambda: connect(self.config),
+                greet=self._greet,
+                goodbye=Connection.goodbye,
+                still_good=_still_good,
+                moved=is_read_only,
+                no_room=no_room,
+            )
         )
 
     def _reads_json(self, part: JsonPath) -> bool:

@@ -37,6 +37,7 @@ from memory.adapters.sql.postgresql.search import search
 from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
+from memory.adapters.sql.server.pool import PoolOptions
 from memory.adapters.sql.server.store import AuditPage, ServerStore
 from memory.adapters.sql.shapes import is_comparable
 from memory.ports.base import Question
@@ -138,13 +139,18 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
         self._lend(
-            self.config,
-            lambda: connect(self.config),
-            self._greet,
-            goodbye,
-            still_good,
-            is_failover_error,
-            no_room,
+            PoolOptions(
+                size=self.config.pool_size,
+                patience=self.config.pool_timeout,
+                connect_patience=self.config.connect_timeout,
+                call_patience=self.config.command_timeout,
+                connect=lambda: connect(self.config),
+                greet=self._greet,
+                goodbye=goodbye,
+                still_good=still_good,
+                moved=is_failover_error,
+                no_room=no_room,
+            )
         )
         self._epoch = "" if self._capabilities.durable else self._settings.started
 

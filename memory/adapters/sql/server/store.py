@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from memory.adapters.sql.naming import format_row
 from memory.adapters.sql.server.partitions import ServerDirectory
@@ -31,29 +31,9 @@ ATTEMPTS = 12
 """The maximum number of attempts for a call that collides with others."""
 
 
-class Session(Link, Protocol):
-    """A connection that a store works with."""
-
-
-C = TypeVar("C", bound=Session)
+C = TypeVar("C", bound=Link)
 R = TypeVar("R", bound=Table[Any])
 T = TypeVar("T")
-
-
-class PoolConfig(Protocol):
-    """The pool settings of a config, times in seconds."""
-
-    @property
-    def pool_size(self) -> int: ...
-
-    @property
-    def pool_timeout(self) -> float: ...
-
-    @property
-    def connect_timeout(self) -> float: ...
-
-    @property
-    def command_timeout(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,40 +87,13 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         """
         return self._reads_only
 
-    def _lend(
-        self,
-        config: PoolConfig,
-        connect: Callable[[], Awaitable[C]],
-        greet: Callable[[C], Awaitable[None]],
-        goodbye: Callable[[C], Awaitable[None]],
-        still_good: Callable[[BaseException], bool],
-        moved: Callable[[BaseException], bool],
-        no_room: Callable[[BaseException], bool],
-    ) -> None:
-        """Begin to lend connections, see `PoolOptions`.
+    def _lend(self, options: PoolOptions[C]) -> None:
+        """Begin to lend connections.
 
         Callers that waited in an event loop that has ended are forgotten.
         """
-        self._patience = config.command_timeout
-        patience, connect_patience, call_patience = (
-            config.pool_timeout,
-            config.connect_timeout,
-            config.command_timeout,
-        )
-        self.pool = Pool(
-            PoolOptions(
-                config.pool_size,
-                patience,
-                connect_patience,
-                call_patience,
-                connect,
-                greet,
-                goodbye,
-                still_good,
-                moved,
-                no_room,
-            )
-        )
+        self._patience = options.call_patience
+        self.pool = Pool(options)
         self._sharing = PutBatcher(
             lambda puts: self._put_shared(puts), self._is_undone, self._thresholds.writes_shared
         )

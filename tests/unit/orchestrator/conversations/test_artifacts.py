@@ -254,17 +254,6 @@ async def test_with_its_session_all_goes(world: World) -> None:
     assert "nest" not in await everything(*world.stores)
 
 
-async def test_a_fork_has_its_own(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user(NEST, "u1"), user(REED, "u2")])
-    draft, messages = await session.as_of("u1")
-    forked = await world.engine.conversations.create(TENANT, replace(draft, id="s2"))
-    await forked.begin(messages)
-    await world.engine.conversations.sessions.delete(TENANT, "s1")
-    assert await texts(forked) == [NEST]
-    await _is_sound(world)
-
-
 async def test_what_is_handed_back_stays(world: World) -> None:
     session = await begun(world.engine)
     await session.append([user(NEST), user(REED)])

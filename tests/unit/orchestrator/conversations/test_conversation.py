@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound
+from memory.domain.errors import CompactionError, Conflict, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction
 from memory.orchestrator.conversations.conversation import Conversation
@@ -32,7 +32,6 @@ from tests.unit.orchestrator.conversations.talking import (
     begun,
     calling,
     hits_of,
-    marks,
     opened,
     told,
     user,
@@ -101,58 +100,6 @@ async def test_an_id_that_two_give_at_once_is_one_message(world: World, before: 
         assert (await handle.context()).messages[4].text == "ours"
 
 
-async def test_an_update_changes_window_and_history_together(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([assistant("a", "a1"), user("u", "u1")])
-    before = (await session.info()).version
-    await session.update("a1", {"usage": {"total": 3}, "finish_reason": "stop"})
-    await session.update("system", {"content": "You are curt."})
-    for handle in (session, await opened(await world.another_process())):
-        system, first, _ = (await handle.context()).messages
-        assert (first.usage, first.finish_reason, system.text) == ({"total": 3}, "stop", "You are curt.")
-        assert [item.message for item in (await handle.history(HistoryQuery())).items][:2] == [system, first]
-    assert (await session.info()).version == before
-    with pytest.raises(NotFound, match="message not found: nothing"):
-        await session.update("nothing", {"content": "x"})
-
-
-async def test_what_is_excluded_stays_in_the_history_with_its_reason(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user("u1", "u1"), user("u2", "u2")])
-    assert await session.exclude("u1", "invalid_input")
-    assert not await session.exclude("u1", "manual")
-    assert not await session.exclude("system", "manual")
-    assert not await session.exclude("nothing", "manual")
-    assert await window(session) == ["system", "u2"]
-    assert await marks(session) == {"system": None, "u1": "invalid_input", "u2": None}
-    assert (await session.info()).version == 4
-
-
-async def test_what_is_added_again_is_no_longer_excluded_and_stands_where_it_stood(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user("u1", "u1"), user("u2", "u2")])
-    await session.exclude("u1", "manual")
-    await session.append([user("u1 again", "u1")])
-    assert await window(session) == ["system", "u1", "u2"]
-    assert await marks(session) == {"system": None, "u1": None, "u2": None}
-    assert await session.exclude("u2", "manual")
-    assert await session.restore("u2")
-    assert not await session.restore("u2")
-    assert await window(session) == ["system", "u1", "u2"]
-
-
-async def test_clearing_keeps_the_system_message_and_the_history(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user("u1", "u1"), user("u2", "u2")])
-    version = (await session.info()).version
-    assert await session.clear() == 2
-    assert await window(session) == ["system"]
-    assert await marks(session) == {"system": None, "u1": "manual", "u2": "manual"}
-    info = await session.info()
-    assert (info.message_count, info.version) == (3, (version or 0) + 1)
-    assert await session.clear() == 0
-
-
 async def test_what_comes_while_the_window_is_cleared_stays(world: World) -> None:
     session = await begun(world.engine)
     await session.append([user("u1", "u1")])
@@ -160,43 +107,6 @@ async def test_what_comes_while_the_window_is_cleared_stays(world: World) -> Non
     world.mid.before["log.append"] = lambda: other.append([user("u2", "u2")])
     await session.clear()
     assert await window(session) == ["system", "u2"]
-
-
-async def test_a_roll_back_takes_what_was_said_since_out_of_the_window(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user("u1", "u1")])
-    here = await session.checkpoint()
-    await session.append([assistant("a1", "a1"), user("u2", "u2")])
-    assert await session.roll_back(here, "empty_response") == 2
-    assert await window(session) == ["system", "u1"]
-    assert await marks(session) == {
-        "system": None,
-        "u1": None,
-        "a1": "empty_response",
-        "u2": "empty_response",
-    }
-    named = await session.checkpoint("before the trip")
-    await session.append([user("u3", "u3")])
-    assert await session.roll_back(named, "manual") == 1
-    other = await begun(world.engine, "s2")
-    with pytest.raises(InvalidInput, match="another session"):
-        await other.roll_back(here, "manual")
-
-
-async def test_results_stand_behind_their_calls_whoever_wrote_in_between(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append(
-        [
-            calling("c1", "c2", message_id="a1"),
-            user("u1", "u1"),
-            answer("c1", message_id="t1"),
-            answer("c2", message_id="t2"),
-        ]
-    )
-    await session.append([answer("c1", message_id="twice"), answer("c9", message_id="stray")])
-    context = await session.context()
-    assert [m.id for m in context.messages] == ["system", "a1", "t1", "t2", "u1"]
-    assert (context.invalid, context.interrupted, context.left_out) == (["twice", "stray"], [], 0)
 
 
 async def test_calls_that_were_cut_off_are_answered_once_and_the_real_answer_wins(world: World) -> None:
@@ -240,53 +150,6 @@ async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(wor
         "half of a call is not shown"
     )
     assert (await session.context(ContextRequest(1_000), tools=[{"name": "look"}])).tools_tokens > 0
-
-
-async def test_a_summary_stands_for_all_but_the_last(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user(f"m{n}", f"m{n}") for n in range(1, 7)])
-    seen: list[str] = []
-
-    def summarise(messages: list[Message]) -> Message:
-        seen.extend(str(message.id) for message in messages)
-        return Message(id="sum1", role=Role.SYSTEM, content="so far")
-
-    made = await session.compact(summarise, keep_last=2, reason="manual")
-    assert seen == ["m1", "m2", "m3", "m4"] == made.archived_ids
-    assert (made.messages_before, made.messages_after, made.reason, made.summary.id) == (
-        7,
-        4,
-        "manual",
-        "sum1",
-    )
-    for handle in (session, await opened(await world.another_process())):
-        assert await window(handle) == ["system", "sum1", "m5", "m6"]
-        items = (await handle.history(HistoryQuery())).items
-        assert [(item.number, str(item.message.id)) for item in items][-1] == (8, "sum1")
-        assert [item.archived_by for item in items] == [None, *[made.id] * 4, None, None, None]
-        assert [item.is_summary for item in items] == [*[False] * 7, True]
-        info = await handle.info()
-        assert (info.message_count, info.compaction_count, info.last_compaction_id) == (8, 1, made.id)
-        assert await told(handle, archived_by=made.id) == ["m1", "m2", "m3", "m4"]
-        assert await told(handle, summaries=False) == ["system", *[f"m{n}" for n in range(1, 7)]]
-        assert await handle.compactions() == [made]
-
-
-async def test_a_later_compaction_takes_the_earlier_summary_too_and_is_given_it(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user("m1", "m1"), user("m2", "m2")])
-    await session.compact(lambda _: "first", keep_last=1, reason="manual")
-    (first,) = await session.compactions()
-    await session.append([user("m3", "m3")])
-
-    async def summarise(messages: list[Message]) -> str:
-        assert [message.text for message in messages] == ["first", "m2"]
-        return "second"
-
-    second = await session.compact(summarise, keep_last=1, reason="manual")
-    assert await window(session) == ["system", second.summary.id, "m3"]
-    assert second.archived_ids == [first.summary.id, "m2"]
-    assert not await session.restore("m1"), "what was compacted away does not come back"
 
 
 async def test_a_compaction_that_loses_to_another_writes_nothing_and_returns_that(world: World) -> None:
@@ -448,21 +311,6 @@ async def test_a_summary_that_cannot_be_had_changes_nothing(world: World, said: 
     assert (await session.info()).compaction_count == 0
 
 
-async def test_nothing_is_said_in_a_session_that_has_ended_until_it_is_resumed(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user("u1", "u1")])
-    assert await session.close("ended")
-    assert not await session.close("ended")
-    other = await opened(await world.another_process())
-    for handle in (session, other):
-        with pytest.raises(Conflict, match="session 's1' is ended; resume it first"):
-            await handle.append([user("u2", "u2")])
-    assert await other.resume()
-    assert not await session.resume()
-    await session.append([user("u3", "u3")])
-    assert await window(other) == ["system", "u1", "u3"]
-
-
 async def test_a_list_knows_of_an_end_though_the_process_died_over_it(world: World) -> None:
     session = await begun(world.engine)
     world.mid.fails_before.add("session.follow")
@@ -475,77 +323,6 @@ async def test_a_list_knows_of_an_end_though_the_process_died_over_it(world: Wor
         info.id for info in (await sessions.list(TENANT, asked={"status": "archived"}, limit=10)).sessions
     ] == ["s1"]
     assert await world.owed() == 0
-
-
-async def test_lists_are_by_use_by_creation_and_by_what_sessions_say_of_themselves(world: World) -> None:
-    sessions = world.engine.conversations.sessions
-    handles = {}
-    for n, who in enumerate(("ada", "ada", "bo")):
-        draft = SessionDraft(f"s{n}", SYSTEM, user=who, tags=("work",) if n else ())
-        handles[n] = await world.engine.conversations.create(TENANT, draft)
-        world.clock.advance(timedelta(minutes=1))
-    await handles[0].append([user("hello")])
-
-    async def listed(**asked: object) -> list[str]:
-        page = await sessions.list(TENANT, **{"asked": {}, "limit": 10, **asked})  # type: ignore[arg-type]
-        return [info.id for info in page.sessions]
-
-    assert await listed() == ["s0", "s2", "s1"]
-    assert await listed(order="created", descending=False) == ["s0", "s1", "s2"]
-    assert await listed(asked={"subject": "ada"}) == ["s0", "s1"]
-    assert await listed(tags=["work"]) == ["s2", "s1"]
-    created = (await handles[1].info()).created_at
-    assert await listed(since=created, order="created") == ["s2", "s1"]
-    assert await listed(until=created, order="created") == ["s1", "s0"]
-    assert await listed(since=created) == ["s0", "s2", "s1"], "by last activity"
-    assert await listed(until=created) == ["s1"]
-    first = await sessions.list(TENANT, asked={}, limit=2)
-    rest = await sessions.list(TENANT, asked={}, limit=2, cursor=first.cursor)
-    assert [info.id for info in (*first.sessions, *rest.sessions)] == ["s0", "s2", "s1"]
-    assert first.sessions[0].message_count == 2
-
-
-async def test_a_deleted_session_is_gone_and_a_new_one_of_its_id_knows_nothing_of_it(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user("secret", "u1")])
-    await world.write("a fact")
-    assert await world.engine.conversations.sessions.delete(TENANT, "s1")
-    assert not await world.engine.conversations.sessions.delete(TENANT, "s1")
-    assert await world.browse() == []
-    for call in (
-        session.info,
-        session.context,
-        lambda: session.append([user("late")]),
-        lambda: session.history(HistoryQuery()),
-    ):
-        with pytest.raises(NotFound):
-            await call()
-    again = await begun(world.engine)
-    assert await window(again) == ["system"]
-    with pytest.raises(NotFound):
-        await session.append([user("later", "u2")])
-    await again.append([user("new", "u1")])
-    assert [m.text for m in (await again.context()).messages] == [SYSTEM.text, "new"]
-
-
-async def test_what_was_said_is_found_unless_it_was_excluded(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append(
-        [
-            user("the heron stands", "u1"),
-            user("the harbour is quiet", "u2"),
-            user("a heron again, a heron", "u3"),
-        ]
-    )
-    await session.compact(lambda _: "birds", keep_last=1, reason="manual")
-    found = await hits_of(session, "heron", 10)
-    assert {hit.message.id for hit in found} == {"u1", "u3"}
-    assert [hit.score for hit in found] == sorted((hit.score or 0.0 for hit in found), reverse=True)
-    assert [hit.item.archived_by is None for hit in found if hit.message.id == "u1"] == [False]
-    await session.exclude("u3", "manual")
-    assert [hit.message.id for hit in await hits_of(session, "heron", 10)] == ["u1"]
-    assert await hits_of(session, "the", 1) != []
-    assert await hits_of(session, "nobody said this", 10) == []
 
 
 async def test_a_search_finds_as_many_as_are_asked_for(world: World) -> None:
@@ -632,27 +409,6 @@ async def test_one_damaged_event_costs_no_other(world: World, lost: int) -> None
     assert (await session.history(HistoryQuery(ids=["more"]))).items[0].number == before + 1, (
         "no number is given twice"
     )
-
-
-async def test_pages_of_a_history(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user(f"m{n}", f"m{n}") for n in range(2, 12)])
-    assert await told(session, first=3, last=5) == ["m3", "m4", "m5"]
-    assert await told(session, last=1) == ["system"]
-    assert await told(session, ids=["m7", "system", "m2"]) == ["system", "m2", "m7"]
-    assert await told(session, limit=3, offset=2) == ["m3", "m4", "m5"]
-    assert await told(session, descending=True, limit=2) == ["m11", "m10"]
-    assert (await told(session, descending=True))[-2:] == ["m2", "system"]
-    assert await told(session, roles=["system"]) == ["system"]
-    assert await told(session, roles=["user"], limit=2) == ["m2", "m3"]
-    seen, cursor = list[str](), None
-    while True:
-        page = await session.history(HistoryQuery(limit=4, cursor=cursor))
-        seen += [str(item.message.id) for item in page.items]
-        cursor = page.cursor
-        if cursor is None:
-            break
-    assert seen == ["system", *[f"m{n}" for n in range(2, 12)]]
 
 
 @pytest.mark.parametrize("descending", [False, True])

@@ -40,7 +40,7 @@ from tests.support.depth import beyond
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.large import unsound
 from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, user, window
-from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, TENANT, World
+from tests.unit.orchestrator.world import DURABLE, HOUR, TENANT, World
 
 MOST = 1_000
 FILES = Quota(name="files", per="tenant", artifact_bytes=MOST)
@@ -76,16 +76,6 @@ async def reserved(world: World) -> int:
     await assert_reserved(world.engine, TENANT)
     assert await unsound(world.mid) == []
     return await world.engine.conversations.reservations.used_bytes(TENANT)
-
-
-async def test_what_is_appended_counts_until_it_is_erased(world: World) -> None:
-    session = await begun(world.engine)
-    await session.append([user(text("a", 120), "u1"), user("short", "u2"), user(text("b", 300), "u3")])
-    assert await reserved(world) == 420
-    assert await world.engine.conversations.redaction.erase(session.log, "u1")
-    assert await reserved(world) == 300
-    assert await world.engine.conversations.redaction.erase(session.log, "u3")
-    assert await reserved(world) == 0
 
 
 async def test_what_is_said_twice_in_a_message_is_stored_and_counted_once(world: World) -> None:
@@ -163,32 +153,6 @@ async def test_a_compaction_counts_and_is_not_refused(world: World) -> None:
     assert await reserved(world) == 1_090
     assert await world.engine.conversations.redaction.erase(session.log, "u1")
     assert await reserved(world) == 0, "the summary went with it"
-
-
-async def test_what_a_session_a_user_or_a_tenant_had_is_returned(world: World) -> None:
-    sessions = world.engine.conversations.sessions
-
-    async def said(session_id: str, **more: Any) -> None:
-        session = await world.engine.conversations.create(TENANT, SessionDraft(session_id, **more))
-        await session.append(
-            [user(text("a", 200), "u1"), user(text("b", 150), "u2").model_copy(update={"name": "ada"})]
-        )
-
-    for name, more in (("s1", {}), ("s2", {"user": "ada"}), ("s3", {"expires_at": DAY})):
-        if name == "s3":
-            assert await reserved(world) == 700
-            await sessions.delete(TENANT, "s1")
-            assert await reserved(world) == 350
-            await said("s1")
-            await world.engine.conversations.redaction.erase_user(TENANT, "ada")
-            assert await reserved(world) == 200, "what ada said in another's session went too"
-        await said(name, **more)
-    assert await reserved(world) == 550
-    world.clock.advance(2 * DAY)
-    await world.settled(3 * HOUR)
-    assert await reserved(world) == 200
-    await world.engine.tenants.erase(TENANT)
-    assert await reserved(world) == 0
 
 
 async def test_the_room_of_many_uploads_is_returned_in_portions(world: World) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -170,17 +168,6 @@ def test_the_servers_errors_are_ours_and_quote_nothing(
 
 def test_what_is_not_the_drivers_is_not_translated() -> None:
     assert translate("s", "p", KeyError("x")) is None
-
-
-def test_the_adapter_is_read_without_its_driver() -> None:
-    drivers = "[name for name in ('asyncmy', 'sqlalchemy', 'numpy') if name in sys.modules]"
-    asked = f"import sys; from memory.adapters.sql.mysql import adapter; adapter.claims; print({drivers})"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", asked], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        == "[]"
-    )
 
 
 async def test_what_speaks_another_protocol_is_unavailable() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import asyncpg
@@ -119,15 +117,6 @@ def test_what_the_server_quotes_is_not_passed_on() -> None:
     sent = asyncpg.exceptions.DataError("invalid input for query argument $1: 'what Ann said'")
     assert "Ann" not in str(translate("s", "host", sent))
     assert translate("s", "host", KeyError("x")) is None
-
-
-def test_claims_are_readable_without_the_driver_and_sqlalchemy() -> None:
-    program = (
-        "import sys; from memory.adapters.sql.postgresql import adapter; "
-        "print(adapter.claims.durable, [m for m in ('asyncpg', 'sqlalchemy', 'numpy') if m in sys.modules])"
-    )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout == "True []\n"
 
 
 @cells(

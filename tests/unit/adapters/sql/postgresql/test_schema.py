@@ -4,9 +4,6 @@ repeatable and safe for many at once.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from memory.adapters.sql.declared import declaration
@@ -188,14 +185,3 @@ async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(
     hits = await again.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 5))
     assert [h.head.key.id for h in hits] == [id_of(2), id_of(4)]
     await again.close()
-
-
-def test_importing_the_package_loads_no_driver() -> None:
-    program = (
-        "import sys, memory.adapters.sql, memory.adapters.sql.postgresql; print('asyncpg' in sys.modules,"
-        " 'sqlalchemy' in sys.modules)"
-    )
-    assert (
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-        == "False False\n"
-    )

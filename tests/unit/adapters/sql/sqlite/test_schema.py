@@ -4,8 +4,6 @@ repeatable and safe for many at once.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -121,13 +119,6 @@ async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_ta
     store: SqliteStore, file: Path
 ) -> None:
     await an_open_store_goes_on_with_every_kind_of_call(store, SqliteStore(f"sqlite:///{file}"))
-
-
-def test_claims_are_readable_without_sqlalchemy() -> None:
-    shown = "adapter.claims.durable, 'sqlalchemy' in sys.modules, 'numpy' in sys.modules"
-    program = f"import sys; from memory.adapters.sql.sqlite import adapter; print({shown})"
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout == "True False False\n"
 
 
 @pytest.mark.parametrize(
