@@ -741,6 +741,18 @@ async def test_merged_parts_show_each_message_once_and_repeated_ones_as_often_as
     assert texts(await both.read(limit=2)) == ["ok", "only the other's"]
 
 
+@pytest.mark.behaviour("C48", "C49")
+async def test_what_was_written_to_the_parts_one_by_one_is_merged_by_what_it_says(memory: Memory) -> None:
+    one, other = BufferProvider(memory), SlidingWindowProvider(memory)
+    await one.write([q("hi"), r("ok")])
+    await other.write([q("hi"), r("ok"), q("and you?"), r("ok")])
+    both = CompositeProvider([one, other], read="merge")
+    assert texts(await both.read()) == ["hi", "ok", "and you?", "ok"]
+    async with both.turn("bye") as turn:
+        turn.add(r("bye"))
+    assert texts(await both.read()) == ["hi", "ok", "bye", "bye", "and you?", "ok"], "part by part"
+
+
 @pytest.mark.behaviour("C51")
 async def test_a_write_tries_every_part_names_those_that_failed_and_can_be_repeated(memory: Memory) -> None:
     bare = Bare(fails=True)
