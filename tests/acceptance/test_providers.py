@@ -810,6 +810,19 @@ async def test_a_run_reads_then_asks_then_writes_and_the_system_message_comes_fi
     assert (await provider.entries("s1"))[0].agent == "planner"
 
 
+@pytest.mark.behaviour("C52")
+async def test_an_async_function_is_told_of_a_run_too(memory: Memory) -> None:
+    told: list[str] = []
+
+    async def emit(name: str, details: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0)
+        told.append(f"{name} {details['messages']}")
+
+    async with BufferProvider(memory).turn("q1", "s1", emit=emit):
+        assert told == ["memory:read 0"]
+    assert told == ["memory:read 0", "memory:write 1"]
+
+
 @pytest.mark.behaviour("C53", "AC-C31")
 @each_provider
 async def test_a_run_that_fails_writes_nothing(memory: Memory, kind: str) -> None:
