@@ -477,7 +477,7 @@ def confidence_of(metadata: Mapping[str, Any]) -> float | None:
 
 def check_confidence(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InvalidInput("confidence", f"must be a number from 0 to 1, not {str(value)[:40]!r}")
+        raise InvalidInput("confidence", f"must be a number from 0 to 1, not {repr(value)[:40]}")
     return float(value)
 
 

@@ -171,17 +171,17 @@ def stages_of(rerank: object) -> int:
     return 2
 
 
-def id_of(value: object) -> str:
-    """Validate the id of an entry, an artifact or a relation.
+def id_of(value: object, field: str = "entry_id") -> str:
+    """Validate the id of an entry, an artifact or a relation: the argument `field`.
 
     A text that looks like a scope is refused, because no such id looks like one.
     """
     if isinstance(value, Scope):
         value = value.text
-    checked = validation.record_id("id", value)
+    checked = validation.record_id(field, value)
     if is_scope_text(checked):
         raise InvalidInput(
-            "id",
+            field,
             f"{checked[:80]!r} is a scope, not an id. Read a scope with `retrieve` or `search`, erase its"
             " entries with `admin.erase`, or erase a user with `admin.erase_user` (`memory forget --scope`,"
             " `--user`)",
@@ -229,8 +229,9 @@ def agent_of(value: object) -> str | None:
     return name
 
 
-def ids_of(values: object) -> list[str]:
-    return [id_of(value) for value in validation.sequence("ids", values)]
+def ids_of(values: object, field: str = "entry_ids", *, at_most: int | None = None) -> list[str]:
+    given = validation.sequence(field, values, at_most=at_most)
+    return [id_of(value, f"{field}[{number}]") for number, value in enumerate(given)]
 
 
 def moment(field: str, value: Moment | None) -> datetime | None:

@@ -62,25 +62,28 @@ def begins_at(written: Sequence[Message], known: Sequence[Message]) -> bool:
 def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
     """Concatenate the lists, with each message once.
 
-    Messages are compared by id. A message without an id occurs as often as in the list
-    that repeats it most.
+    A message is the same as one with its id. If other lists lack its id, it is the same
+    as one with its content: each list gave its own id to the same message. A content
+    occurs as often as in the list that repeats it most.
     """
     whole: list[Message] = []
+    named: dict[str, int] = {}
     of: dict[str, list[int]] = {}
     for messages in lists:
-        free = {said: list(positions) for said, positions in of.items()}
+        own = {named[message.id] for message in messages if message.id in named}
+        free = {said: [at for at in positions if at not in own] for said, positions in of.items()}
         for message in messages:
+            if message.id in named:
+                continue
             said = _content_key(message)
-            there = free.get(said, [])
-            same = [at for at in there if message.id is not None and whole[at].id == message.id]
-            like = [at for at in there if message.id is None or whole[at].id is None]
-            if match := (same or like):
-                there.remove(match[0])
-                continue
-            if message.id is not None and any(message.id == other.id for other in whole):
-                continue
-            of.setdefault(said, []).append(len(whole))
-            whole.append(message)
+            if free.get(said):
+                at = free[said].pop(0)
+            else:
+                at = len(whole)
+                of.setdefault(said, []).append(at)
+                whole.append(message)
+            if message.id is not None:
+                named[message.id] = at
     return whole
 
 

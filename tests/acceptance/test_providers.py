@@ -741,6 +741,18 @@ async def test_merged_parts_show_each_message_once_and_repeated_ones_as_often_as
     assert texts(await both.read(limit=2)) == ["ok", "only the other's"]
 
 
+@pytest.mark.behaviour("C48", "C49")
+async def test_what_was_written_to_the_parts_one_by_one_is_merged_by_what_it_says(memory: Memory) -> None:
+    one, other = BufferProvider(memory), SlidingWindowProvider(memory)
+    await one.write([q("hi"), r("ok")])
+    await other.write([q("hi"), r("ok"), q("and you?"), r("ok")])
+    both = CompositeProvider([one, other], read="merge")
+    assert texts(await both.read()) == ["hi", "ok", "and you?", "ok"]
+    async with both.turn("bye") as turn:
+        turn.add(r("bye"))
+    assert texts(await both.read()) == ["hi", "ok", "bye", "bye", "and you?", "ok"], "part by part"
+
+
 @pytest.mark.behaviour("C51")
 async def test_a_write_tries_every_part_names_those_that_failed_and_can_be_repeated(memory: Memory) -> None:
     bare = Bare(fails=True)
@@ -796,6 +808,19 @@ async def test_a_run_reads_then_asks_then_writes_and_the_system_message_comes_fi
     ]
     assert texts(await provider.read("s1")) == ["q1", "r1", "q2", "", "found", "r2"]
     assert (await provider.entries("s1"))[0].agent == "planner"
+
+
+@pytest.mark.behaviour("C52")
+async def test_an_async_function_is_told_of_a_run_too(memory: Memory) -> None:
+    told: list[str] = []
+
+    async def emit(name: str, details: Mapping[str, Any]) -> None:
+        await asyncio.sleep(0)
+        told.append(f"{name} {details['messages']}")
+
+    async with BufferProvider(memory).turn("q1", "s1", emit=emit):
+        assert told == ["memory:read 0"]
+    assert told == ["memory:read 0", "memory:write 1"]
 
 
 @pytest.mark.behaviour("C53", "AC-C31")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -88,6 +88,24 @@ async def test_a_message_for_the_window_only_is_no_message_of_the_history(memory
     assert await window(session) == ["system", "n"]
     assert await history(session) == ["system"]
     assert (await session.info()).message_count == 1
+
+
+@pytest.mark.behaviour("B25")
+async def test_a_session_has_as_many_messages_as_its_history_whoever_asks(memory: Memory) -> None:
+    session = memory.session("s1", system=SYSTEM)
+    changes: list[Callable[[], Awaitable[Any]]] = [
+        session.info,
+        lambda: session.append([user("u1", "u1"), user("u2", "u2")]),
+        lambda: session.exclude("u1"),
+        lambda: session.compact(summary("sum"), keep_last=0),
+        session.clear,
+    ]
+    for change, count in zip(changes, (1, 3, 3, 4, 4), strict=True):
+        await change()
+        found, [listed] = await memory.sessions.get("s1"), (await memory.sessions.list()).sessions
+        assert found is not None
+        said = [found.message_count, listed.message_count, (await session.info()).message_count]
+        assert [*said, len(await session.history())] == [count] * 4
 
 
 @pytest.mark.behaviour("B24", "B25")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,20 @@ from tests.support.small_disk import grow, small_disk
 
 __all__ = ["small_disk"]
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.behaviour("B87")]
+
+CHANGES: dict[str, Callable[[Memory, str], Awaitable[Any]]] = {
+    "update": lambda m, entry: m.update(entry, content="third"),
+    "replace": lambda m, entry: m.write("third", scope="user:ada", key="k", if_exists="replace"),
+    "replace many": lambda m, entry: m.write_many(
+        [
+            {"content": text, "scope": "user:ada", "key": text[0], "if_exists": "replace"}
+            for text in ("kk", "o")
+        ]
+    ),
+    "invalidate": lambda m, entry: m.entries.invalidate(entry),
+    "supersede": lambda m, entry: m.write("third", scope="user:ada", supersedes=[entry]),
+    "delete": lambda m, entry: m.delete(entry),
+}
 
 
 async def test_a_flipped_byte_is_refused_by_name_and_its_neighbours_are_served(tmp_path: Path) -> None:
@@ -68,3 +84,33 @@ async def test_a_full_disk_refuses_by_name_and_loses_nothing(small_disk: Path) -
 async def _write_until_refused(memory: Memory, kept: list[str]) -> None:
     for n in range(2_000):
         kept.append((await memory.write(f"note {n} " + "x" * 2_000, scope="user:ada")).id)
+
+
+@pytest.mark.backend("file")
+@pytest.mark.behaviour("B68", "B73")
+@pytest.mark.parametrize("change", CHANGES)
+async def test_an_entry_that_was_restored_one_version_back_can_be_changed_as_before(
+    tmp_path: Path, change: str
+) -> None:
+    async with Memory(f"file://{tmp_path}/files", embedder="none") as memory:
+        entry = await memory.write("first", scope="user:ada", key="k")
+        await memory.write("other", scope="user:ada", key="o")
+        edited = await memory.update(entry.id, content="second")
+    [file] = [
+        file for file in (tmp_path / "files").rglob(f"{entry.id}.json") if "quarantine.d" not in file.parts
+    ]
+    file.write_bytes(b"")
+
+    async with Memory(f"file://{tmp_path}/files", embedder="none", durations={"deadline": "2s"}) as memory:
+        restored = await memory.get(entry.id)
+        assert restored is not None
+        assert restored.content == "first"
+        assert await CHANGES[change](memory, entry.id)
+        assert (await memory.get(entry.id) or restored).version != edited.version
+        if change != "delete":
+            history = await memory.entries.history(entry.id)
+            assert history[0].content == "first"
+            assert len(history) == 2, "the lost version is not there, and the restored one is there once"
+            was = await memory.get(entry.id, known_at=edited.updated_at)
+            assert was is not None
+            assert was.content == "first", "it was served until it was changed again"

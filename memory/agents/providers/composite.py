@@ -51,8 +51,9 @@ class CompositeProvider(TurnMixin, LoopBound):
         read: `"first-hit"` returns the messages of the first part that has any, and
             copies them to the parts before it. It does not copy them after a read with
             a limit, a query or tags. `"merge"` concatenates the messages of all parts
-            without duplicates. With a `query` and a `limit` it returns the best matches
-            by words.
+            without duplicates, which have the same id or, written to the parts one by
+            one, the same content. With a `query` and a `limit` it returns the best
+            matches by words.
     """
 
     type: ClassVar[str] = "composite"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ DEFAULT = "default"
 Emit: TypeAlias = Callable[[str, Mapping[str, Any]], object]
 """Called with `memory:read` or `memory:write` and the details of the call.
 
-The details are the session, the agent and the number of messages.
+The details are the session, the agent and the number of messages. It may be async.
 """
 
 
@@ -105,11 +106,11 @@ async def _turn(
     emit: Emit | None,
 ) -> AsyncIterator[Turn]:
     history = await with_reads(reads, provider.read, session_id, limit=limit, query=query)
-    tell(emit, "memory:read", session_id, agent, len(history))
+    await _tell(emit, "memory:read", session_id, agent, len(history))
     turn = Turn(said, list(history), given)
     yield turn
     turn.notes = await with_reads(reads, written_new, provider, turn.new, session_id, tags=tags, agent=agent)
-    tell(emit, "memory:write", session_id, agent, len(turn.new))
+    await _tell(emit, "memory:write", session_id, agent, len(turn.new))
 
 
 def described_as(tags: Sequence[str], agent: str | None) -> dict[str, tuple[str, ...] | str | None]:
@@ -138,9 +139,11 @@ def said_of(given: MessageLike | Sequence[MessageLike]) -> list[Message]:
     return import_messages(given, "messages") if isinstance(given, list | tuple) else import_message(given)
 
 
-def tell(emit: Emit | None, name: str, session_id: str, agent: str | None, count: int) -> None:
+async def _tell(emit: Emit | None, name: str, session_id: str, agent: str | None, count: int) -> None:
     if emit is not None:
-        emit(name, {"session_id": session_id, "agent": agent, "messages": count})
+        told = emit(name, {"session_id": session_id, "agent": agent, "messages": count})
+        if inspect.isawaitable(told):
+            await told
 
 
 class TurnMixin:

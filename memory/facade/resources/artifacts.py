@@ -226,7 +226,7 @@ class Artifacts:
             LegalHoldActive: The session of the artifact is under legal hold.
         """
         engine, tenant = self._access.engine, self._access.tenant
-        named = list(artifact) if isinstance(artifact, tuple) else id_of(artifact)
+        named = list(artifact) if isinstance(artifact, tuple) else id_of(artifact, "artifact")
         request = request_of("artifacts.delete", request_id, {"artifact": named})
 
         async def delete(mark: RequestMark | None) -> bool:
@@ -261,7 +261,7 @@ class Artifacts:
             if not await self._access.sees_session(session):
                 return None
             return await manifests.at(self._access.tenant, session, path)
-        named = id_of(artifact)
+        named = id_of(artifact, "artifact")
         if named not in await self._access.visible_artifacts([named]):
             return None
         return await manifests.get(self._access.tenant, named)

@@ -52,7 +52,7 @@ class Relations:
             Conflict: The link exists already. Or `request_id` was used for another
                 request.
         """
-        source, target = id_of(source_id), id_of(target_id)
+        source, target = id_of(source_id, "source_id"), id_of(target_id, "target_id")
         validation.one_of("relation", label, LABELS)
         request = request_about("relate", request_id, {"label": label}, source, target)
         relations, tenant = self._access.engine.relations, self._access.tenant
@@ -95,8 +95,8 @@ class Relations:
             cursor: The `cursor` of an earlier list, to continue after it.
         """
         after = None if cursor is None else validation.text("cursor", cursor, max_bytes=512)
-        source = None if source_id is None else id_of(source_id)
-        target = None if target_id is None else id_of(target_id)
+        source = None if source_id is None else id_of(source_id, "source_id")
+        target = None if target_id is None else id_of(target_id, "target_id")
         asked_of, known = moment("as_of", as_of), moment("known_at", known_at)
         both = flag("active", active)
         if label is not None:
@@ -197,7 +197,7 @@ class Relations:
         Returns:
             True if this call deleted it; False if there was none.
         """
-        named = id_of(relation_id)
+        named = id_of(relation_id, "relation_id")
         request = request_about("unrelate", request_id, {}, named)
         tenant, engine = self._access.tenant, self._access.engine
         within = self._access.place()

@@ -95,12 +95,14 @@ class Sessions:
     async def get(self, session_id: str) -> SessionInfo | None:
         """Return a session, or None if there is none.
 
-        Its counts may be some seconds behind. `Session.info` returns exact counts.
+        If another process writes to the session, its counts may be some seconds old.
+        The writes of this process are included. `Session.info` returns exact counts.
         """
         named = validation.identifier("session_id", session_id)
         if not await self._access.sees_session(named):
             return None
-        record = await self._access.engine.conversations.find(self._access.tenant, named)
+        sessions = self._access.engine.conversations.sessions
+        record = await sessions.find_current(self._access.tenant, named)
         return None if record is None else info_of(record)
 
     async def delegation(

@@ -9,7 +9,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import NotFound
 from memory.domain.short_id import NumberedItem, NumberedKind
-from memory.facade.arguments import id_of
+from memory.facade.arguments import id_of, ids_of
 from memory.facade.runtime.access import Access
 from memory.facade.runtime.request_ids import request_of
 from memory.facade.runtime.view_guard import guard_calls
@@ -46,7 +46,7 @@ class ShortIds:
         Raises:
             StoreError: A store failed. Show the full id instead.
         """
-        asked, of_kind = _check_ids(ids), kind_of(kind)
+        asked, of_kind = ids_of(ids, "ids", at_most=validation.MAX_LIMIT), kind_of(kind)
         return await self._access.engine.short_ids.of(self._access.tenant, asked, of_kind)
 
     async def resolve(self, text: str, *, request_id: str | None = None) -> NumberedItem | None:
@@ -65,7 +65,7 @@ class ShortIds:
         """
         if request_id is None:
             return (await self.resolve_many([text]))[0]
-        [reference] = [reference_of(one) for one in _check_ids([text])]
+        reference = reference_of(id_of(text, "id"))
         request = request_of(f"short_ids.resolve {reference}", request_id, {})
 
         async def find(mark: RequestMark | None) -> NumberedItem:
@@ -83,9 +83,6 @@ class ShortIds:
 
     async def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]:
         """Find what each text names, in order; see `resolve`. At most 1,000 at once."""
-        references = [reference_of(text) for text in _check_ids(texts)]
+        given = validation.sequence("texts", texts, at_most=validation.MAX_LIMIT)
+        references = [reference_of(id_of(text, "id")) for text in given]
         return await self._access.engine.short_ids.resolve(self._access.tenant, references)
-
-
-def _check_ids(values: Sequence[str]) -> list[str]:
-    return [id_of(value) for value in validation.sequence("ids", values, at_most=validation.MAX_LIMIT)]

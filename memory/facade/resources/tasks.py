@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
@@ -180,14 +181,17 @@ class Tasks:
                 deleted or lose text. Nothing was saved.
         """
         given = validation.sequence("tasks", tasks, at_most=MOST_TASKS)
-        for one in given:
+        drafts: list[TaskDraft] = []
+        for number, one in enumerate(given):
             if not isinstance(one, Mapping) or "id" not in one:
                 raise InvalidInput(
-                    "tasks", "each must be a mapping with the task's `id` and the other arguments of `save`"
+                    f"tasks[{number}]",
+                    "must be a mapping with the task's `id` and the other arguments of `save`",
                 )
-        drafts = [self._draft_of(**one) for one in given]
-        if len({draft.id for draft in drafts}) < len(drafts):
-            raise InvalidInput("tasks", "two tasks have the same id. Change one of them")
+            with validation.item("tasks", number):
+                drafts.append(self._draft_of(**one))
+        if twice := [name for name, times in Counter(draft.id for draft in drafts).items() if times > 1]:
+            raise InvalidInput("tasks", f"two tasks have the id {twice[0]!r}. Change one of them")
         _refuse_circles(drafts)
         engine, tenant = self._access.engine, self._access.tenant
         asked = {"tasks": [asdict(draft) for draft in drafts]}

@@ -352,7 +352,7 @@ class Access:
                 raise InvalidInput("keys", f"is missing. {_NAMES_ENTRIES}")
             if entry_ids is None:
                 raise InvalidInput("entry_ids", f"is missing. {_NAMES_ENTRIES}")
-            return ids_of(validation.sequence("entry_ids", entry_ids, at_most=validation.MAX_LIMIT))
+            return ids_of(entry_ids, at_most=validation.MAX_LIMIT)
         if entry_ids is not None:
             raise InvalidInput(
                 "keys", f"cannot be combined with ids, which name entries alone. {_NAMES_ENTRIES}"

@@ -509,12 +509,15 @@ class SessionRecords:
         if len(self._behind) > MOST_BEHIND:
             self._behind.pop(next(iter(self._behind)))
 
-    async def catch_up(self) -> None:
-        """Update the records of sessions that were written to here.
+    async def catch_up(self, only: Key | None = None) -> None:
+        """Update the records of sessions that were written to here, or of one of them.
 
         If a store fails, this raises, and the remaining records wait for the next call.
         """
-        behind, self._behind = self._behind, {}
+        if only is None:
+            behind, self._behind = self._behind, {}
+        else:
+            behind = {only: self._behind.pop(only)} if only in self._behind else {}
         while behind:
             key, seen = behind.popitem()
             try:
@@ -648,6 +651,23 @@ class SessionRecords:
             holdable=not never_shown,
         )
 
+    async def find_current(self, tenant: str, session_id: str) -> Record | None:
+        """Return the session's own record, with all that this process wrote to its log.
+
+        None if there is no session.
+        """
+        await self._try_to_catch_up(session_key(tenant, session_id))
+        try:
+            return await self.record(tenant, session_id)
+        except NotFound:
+            return None
+
+    async def _try_to_catch_up(self, only: Key | None = None) -> None:
+        try:
+            await self.catch_up(only)
+        except MemoryTiersError as error:
+            log.info("an earlier state of sessions is shown: %s", error)
+
     # -- many --------------------------------------------------------------------------
 
     async def list(
@@ -678,10 +698,7 @@ class SessionRecords:
         moment = "touched_at" if order == "updated" else "created_at"
         conditions += [] if since is None else [Ge(moment, since)]
         conditions += [] if until is None else [Le(moment, until)]
-        try:
-            await self.catch_up()
-        except MemoryTiersError as error:
-            log.info("the list shows an earlier state of some sessions: %s", error)
+        await self._try_to_catch_up()
         by = Order(moment, descending=descending)
         query = Query(SESSIONS, Tenant(tenant), all_of(*conditions), (by,), limit, cursor=cursor)
         page = await self._placement.page("session.list", self._placement.topology.archive, query)

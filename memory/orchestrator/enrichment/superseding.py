@@ -288,7 +288,7 @@ class SupersedeWriter:
             ]
             retired.append(OutboxRecord(ENTRIES, store, new))
         await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
-        outcomes = await self._placement.write("supersede.home", store, *puts, together=True)
+        outcomes = await self._entries.write_replacements("supersede.home", store, puts)
         raise_if_rejected(store, *outcomes)
         if any(outcome.status is Status.REJECTED for outcome in outcomes):
             for old in olds:

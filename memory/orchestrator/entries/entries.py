@@ -53,7 +53,7 @@ from memory.policies.visibility import is_active, is_current, is_expired, was_st
 from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, Put, Status
+from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
 Change = Callable[[Record, datetime], dict[str, Any]]
 """Returns the changes of a record that is changed now."""
@@ -666,7 +666,7 @@ class Entries:
             ):
                 raise full
             return None
-        outcomes = await self._placement.write("update.home", store, *writes, together=len(writes) > 1)
+        outcomes = await self.write_replacements("update.home", store, writes)
         raise_if_rejected(store, *outcomes)
         if any(
             outcome.status is Status.REJECTED for outcome in outcomes
@@ -707,6 +707,23 @@ class Entries:
         if beside:
             writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
         return new, writes
+
+    async def write_replacements(self, name: str, store: Store, writes: Sequence[Put]) -> list[Outcome]:
+        """Write new versions and the old ones that are kept, all or none of them.
+
+        A store of files may have restored an entry to its previous version, which it
+        had kept already. That version is kept again then, as replaced by the new one.
+        """
+        outcomes = await self._placement.write(name, store, *writes, together=len(writes) > 1)
+        again: list[Put] = []
+        for put, outcome in zip(writes, outcomes, strict=True):
+            if put.collection is ENTRY_VERSIONS and outcome.status is Status.CONFLICT:
+                again.append(replace(put, when=AtVersion(put.record.version)))
+            elif outcome.status is Status.SKIPPED:
+                again.append(put)
+        if len(again) < len(writes):
+            return outcomes
+        return await self._placement.write(name, store, *again, together=True)
 
     async def delete_if_scope_erased(self, store: Store, old: Record) -> bool:
         """Delete the entry if an erasure of its scope is under way, or included it.

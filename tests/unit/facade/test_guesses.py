@@ -453,8 +453,11 @@ async def test_a_type_of_one_s_own_is_answered_with_the_types_and_tags(memory: M
 async def test_an_object_in_the_place_of_its_id_or_text_is_explained(memory: Any) -> None:
     entry = await memory.write("Ada likes tea", scope=ADA)
     calls: tuple[tuple[Callable[[], Any], str], ...] = (
-        (lambda: memory.get(entry), r"^id: must be text, not Entry; pass its id, such as entry\.id"),
-        (lambda: memory.delete(Scope.user("ada")), r"^id: 'user:ada' is a scope, not an id\. .*admin\.erase"),
+        (lambda: memory.get(entry), r"^entry_id: must be text, not Entry; pass its id, such as entry\.id"),
+        (
+            lambda: memory.delete(Scope.user("ada")),
+            r"^entry_id: 'user:ada' is a scope, not an id\. .*admin\.erase",
+        ),
         (lambda: memory.delete(scope=ADA), r"^key: is missing\. .*`admin\.erase`"),
         (lambda: memory.write([HELLO], scope=ADA), r"^content: must be text, not list\. Pass messages to "),
         (lambda: memory.session("s1").append("hello"), r"^message: must be a message, such as \{'role'"),

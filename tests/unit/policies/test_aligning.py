@@ -110,3 +110,19 @@ def test_merged_lists_have_a_message_as_often_as_the_list_that_has_it_most() -> 
         "user",
         "assistant",
     ]
+
+
+@pytest.mark.behaviour("C48", "C49")
+def test_lists_that_gave_one_message_different_ids_show_it_once() -> None:
+    def of(part: str, words: str) -> list[Message]:
+        return [said("u", word, id=f"{part}{at}") for at, word in enumerate(words.split())]
+
+    one, other = of("one", "hi yo"), of("other", "hi yo ok a ok")
+    assert [m.text for m in merge_messages([one, other])] == ["hi", "yo", "ok", "a", "ok"]
+    assert [m.id for m in merge_messages([one, other, other, talk("ok ok")])] == [
+        "one0", "one1", "other2", "other3", "other4",
+    ]  # fmt: skip
+    shared = [said("u", "ok", id="1"), said("u", "a", id="2"), said("u", "ok", id="3")]
+    assert [m.id for m in merge_messages([shared[2:], shared])] == ["3", "1", "2"], (
+        "an id decides before a content"
+    )

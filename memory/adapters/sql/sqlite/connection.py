@@ -216,6 +216,10 @@ class SqliteDriver:
             return
         if path.is_dir():
             raise ConfigError(f"store '{self._name}': {path} is a directory; name a file in it")
+        if path.parent.exists() and not path.parent.is_dir():
+            raise ConfigError(
+                f"store '{self._name}': {path.parent} is a file, not a directory; name another place"
+            )
         if not path.parent.is_dir():
             raise ConfigError(
                 f"store '{self._name}': the directory {path.parent} does not exist; create it, or name"

@@ -304,12 +304,12 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
         )
     except ValueError as error:
         if isinstance(said, str):
-            raise CompactionError(
-                names, f"the summary is not valid text of a message: {error}", "messages"
-            ) from error
-        raise CompactionError(
-            names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages"
-        ) from error
+            problem = f"the summary is not valid text of a message: {error}"
+        elif isinstance(said, Mapping):
+            problem = f"the summary is not a valid message: {error}"
+        else:
+            problem = f"the summary must be text or one message, not {type(said).__name__}"
+        raise CompactionError(names, problem, "messages") from error
     if not summary.text.strip() or summary.tool_calls:
         raise CompactionError(
             names, "Summary generation failed: the summary is empty, or calls a tool", "messages"

@@ -54,6 +54,7 @@ async def test_a_missing_directory_a_directory_and_a_file_of_another_kind_are_re
     for path, problem in (
         (astray, "cannot be opened"),
         (tmp_path / "no" / "a.db", "does not exist"),
+        (other / "a.db", "is a file, not a directory"),
         (tmp_path, "is a directory"),
         (other, "is not a SQLite database"),
     ):
