@@ -569,7 +569,7 @@ class CorruptRecord(StoreError):
         problem: str,
         then: str = " and is not served; `memory doctor` counts what is in quarantine",
     ) -> None:
-        what = "the whole" if record_id is None else f"record {record_id}"
+        what = "its content" if record_id is None else f"record {record_id}"
         super().__init__(store, f"{what} is corrupt ({problem}){then}")
         self.record_id = "-" if record_id is None else str(record_id)
 

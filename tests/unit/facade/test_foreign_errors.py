@@ -23,7 +23,8 @@ from memory import (
 
 
 async def finds_no_key(*_: object, **__: object) -> Any:
-    return {}["choices"]
+    answer: dict[str, Any] = {}
+    return answer["choices"]
 
 
 async def times_out(*_: object, **__: object) -> Any:
