@@ -30,6 +30,17 @@ class PicklableException(Exception):
         return _as_it_was, (type(self), self.args, self.__dict__)
 
 
+def error_text(error: BaseException) -> str:
+    """Return the text of an error of foreign code, to quote it in a message.
+
+    It names the type if there is no text, or only a missing key: `KeyError: 'choices'`.
+    """
+    text, kind = str(error), type(error).__name__
+    if not text.strip():
+        return kind
+    return f"{kind}: {text}" if isinstance(error, KeyError) else text
+
+
 def _as_it_was(
     kind: type[BaseException], args: tuple[Any, ...], attributes: Mapping[str, Any]
 ) -> BaseException:
@@ -473,7 +484,7 @@ class StoreAddFailure(MemoryTiersError):
     code = "store_add_failure"
 
     def __init__(self, failed: int, entries: int, causes: Sequence[tuple[str, BaseException]]) -> None:
-        said = "; ".join(f"'{name}': {str(error) or type(error).__name__}" for name, error in causes[:NAMED])
+        said = "; ".join(f"'{name}': {error_text(error)}" for name, error in causes[:NAMED])
         more = f" and {len(causes) - NAMED} more" if len(causes) > NAMED else ""
         super().__init__(f"failed to add {failed} of {entries} entries: {said}{more}")
         self.stores = tuple(name for name, _ in causes)
@@ -558,7 +569,7 @@ class CorruptRecord(StoreError):
         problem: str,
         then: str = " and is not served; `memory doctor` counts what is in quarantine",
     ) -> None:
-        what = "the whole" if record_id is None else f"record {record_id}"
+        what = "its content" if record_id is None else f"record {record_id}"
         super().__init__(store, f"{what} is corrupt ({problem}){then}")
         self.record_id = "-" if record_id is None else str(record_id)
 

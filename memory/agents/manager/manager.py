@@ -236,9 +236,9 @@ class MemoryManager(AsyncContext, LoopBound):
     ) -> list[StoreEntry]:
         """Search the named stores, or all of them, at the same time.
 
-        The results of each store follow those of the store before it, in configured
-        order. They are not ranked across stores, and duplicates remain. A store that
-        fails is logged and left out.
+        The results of each store follow those of the store before it, in the order of
+        `stores`, or else in configured order. They are not ranked across stores, and
+        duplicates remain. A store that fails is logged and left out.
 
         Args:
             query: The text to search for.
@@ -500,7 +500,7 @@ class MemoryManager(AsyncContext, LoopBound):
 
         Args:
             name: The name of the tool.
-            arguments: The arguments that the model gave.
+            arguments: The arguments that the model gave, as a dict.
             provenance: The sources that the model had read, such as
                 `Provenance(source="web:example.com", run="r1")`. Entries that the call
                 adds carry it.
@@ -513,6 +513,10 @@ class MemoryManager(AsyncContext, LoopBound):
                 "name",
                 f"there is no tool {str(name)[:40]!r}; there are"
                 f" {', '.join(tool.name for tool in self.tools) or 'none'}",
+            )
+        if isinstance(arguments, str):
+            raise InvalidInput(
+                "arguments", "must be a dict, not str. Parse the JSON first: json.loads(arguments)"
             )
         told = _CAME_OF.set(came_of)
         try:

@@ -20,7 +20,7 @@ from memory.agents.providers.turn import DEFAULT, TurnMixin, described_as, writt
 from memory.domain import validation
 from memory.domain.agent_results import ProviderEntry
 from memory.domain.corrections import explain_guesses
-from memory.domain.errors import ForkedProcess, InvalidInput, ProviderFailure
+from memory.domain.errors import ForkedProcess, InvalidInput, ProviderFailure, error_text
 from memory.domain.message import Message
 from memory.facade.runtime.own_loop import LoopBound
 from memory.orchestrator.conversations.log.events import copy_of
@@ -121,7 +121,7 @@ class CompositeProvider(TurnMixin, LoopBound):
             except ForkedProcess:
                 raise
             except Exception as error:  # noqa: BLE001 - parts may raise anything
-                log.warning("%s could not be read: %s", _name(part), error)
+                log.warning("%s could not be read: %s", _name(part), error_text(error))
                 failed.append(error)
                 continue
             failed.append(None)
@@ -153,7 +153,9 @@ class CompositeProvider(TurnMixin, LoopBound):
                     WindowReads(), self._take_back, part, source, session_id, found
                 )  # the caller does not see these reads
             except Exception as error:  # noqa: BLE001 - parts may raise anything
-                log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
+                log.warning(
+                    "%s could not be filled from %s: %s", _name(part), _name(source), error_text(error)
+                )
 
     async def _take_back(self, part: Any, source: Any, session_id: str, found: Sequence[Message]) -> None:
         """Apply erasures and edits to a part that the source had during the copy."""
@@ -309,7 +311,7 @@ class CompositeProvider(TurnMixin, LoopBound):
         if forked := next((error for _, error in failed if isinstance(error, ForkedProcess)), None):
             raise forked
         if failed and (not all_of_them or len(failed) == len(results)):
-            raise ProviderFailure(call, {name: str(error) for name, error in failed}) from failed[0][1]
+            raise ProviderFailure(call, {name: error_text(error) for name, error in failed}) from failed[0][1]
 
 
 def _place(message: Message) -> int:

@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from memory.domain.entry import EntryDraft, expiry
-from memory.domain.errors import MemoryTiersError, NotFound, RejectedByGate
+from memory.domain.errors import MemoryTiersError, NotFound, RejectedByGate, error_text
 from memory.domain.message import Message
 from memory.orchestrator.conversations.derived_entries import ANSWER, EACH, MADE, OF, DerivedEntries
 from memory.orchestrator.conversations.log.events import LEAVES, Event, EventType, LogTotals, event_of
@@ -362,8 +362,10 @@ class WindowExitHandler:
             failed = self._failed.setdefault(owner.key, _Backoff())
             failed.until = self._placement.now() + min(AGAIN_AFTER * 2**failed.times, AT_MOST)
             failed.times = min(failed.times + 1, 10)
-            said = "the callback did not answer in time" if isinstance(error, TimeoutError) else str(error)
-            raise _CallbackError(said or type(error).__name__) from error
+            late = isinstance(error, TimeoutError)
+            raise _CallbackError(
+                "the callback did not answer in time" if late else error_text(error)
+            ) from error
 
     async def _exiting_messages(self, owner: Record, session: Record) -> list[tuple[ExitedMessages, Places]]:
         """Return the messages that leave by an event, per user, in their current form.

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from memory.domain import validation
 from memory.domain.conflicts import Action, ConflictReport, Resolution
 from memory.domain.entry import Entry, EntryDraft, with_changes
-from memory.domain.errors import InvalidInput
+from memory.domain.errors import InvalidInput, error_text
 from memory.domain.provenance import all_in
 from memory.domain.versions import stored_version
 from memory.orchestrator.embeddings.embeddings import Embeddings
@@ -183,9 +183,7 @@ class ConflictDetector:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 said = await resolve(draft, [one.model_copy(deep=True) for one in shown])
         except Exception as error:  # noqa: BLE001 - the code is foreign, and no write fails for it
-            why = (
-                "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-            )
+            why = "it took too long" if isinstance(error, TimeoutError) else error_text(error)
             log.warning("the resolve function of a write failed: %s", why)
             return _CheckedResolution(
                 draft, Resolution(), note=f"`resolve` failed ({why}): all of them stay active"

@@ -37,7 +37,7 @@ from memory.domain.enrichment import (
     Pass,
 )
 from memory.domain.entry import Entry
-from memory.domain.errors import MemoryTiersError, RejectedByGate, StoreError
+from memory.domain.errors import MemoryTiersError, RejectedByGate, StoreError, error_text
 from memory.domain.relation_labels import SUPERSEDES
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
@@ -361,9 +361,7 @@ class Enricher:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 answer = await advisor.advise(prompt)
         except Exception as error:  # noqa: BLE001 - the code is foreign, and no write fails for it
-            asked.why = (
-                "it was late" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-            )
+            asked.why = "it was late" if isinstance(error, TimeoutError) else error_text(error)
             log.warning("advisor %s gave no answer: %s", advisor.model, asked.why)
         else:
             cost = AdviceCost(

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from memory.domain import ids, validation
 from memory.domain.entry import WHERE_SAID, Entry, EntryDraft, EntryType
-from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound, error_text
 from memory.domain.filters import equal
 from memory.domain.provenance import all_in
 from memory.domain.scope import Scope, ScopeKind, check_promotion
@@ -426,7 +426,7 @@ class Derivation:
             made = callback([entry_of(s) for s in sources])
             content = await made if inspect.isawaitable(made) else made
         except Exception as error:
-            raise CompactionError(entry_ids, str(error) or type(error).__name__) from error
+            raise CompactionError(entry_ids, error_text(error)) from error
         if not isinstance(content, str):
             raise CompactionError(entry_ids, f"the callback must return text, not {type(content).__name__}")
         return content

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from memory.domain.entry import Entry
-from memory.domain.errors import StoreError
+from memory.domain.errors import StoreError, error_text
 from memory.domain.search_results import Expansion, Found, FoundEntry, Rerank, SearchResult
 from memory.domain.session import HistoryItem
 from memory.orchestrator.retrieval.choosing import initial_width
@@ -185,7 +185,7 @@ class AdvisedSearch:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 return await ask()
         except Exception as error:  # noqa: BLE001 - the code is foreign, and no search fails for it
-            log.warning("advisor %s gave no answer: %s", model, str(error) or type(error).__name__)
+            log.warning("advisor %s gave no answer: %s", model, error_text(error))
             return None
 
 

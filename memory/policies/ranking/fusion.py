@@ -30,24 +30,27 @@ def fuse(
         Each id once, with its score, best first.
 
     Raises:
-        InvalidInput: A ranking is no list, or a weight is negative, not finite or of no
-            ranking.
+        InvalidInput: An argument is no dict, a ranking is no list, or a weight is
+            negative, not finite or of no ranking.
     """
+    for field, given in (("rankings", rankings), ("weights", weights or {})):
+        if not isinstance(given, Mapping):
+            raise InvalidInput(field, f"must be a dict by name of the ranking, not {type(given).__name__}")
     for name, weight in (weights or {}).items():
         if name not in rankings:
             raise InvalidInput(f"weights.{name}", "there is no ranking with this name")
         if validation.number(f"weights.{name}", weight) < 0:
             raise InvalidInput(f"weights.{name}", f"must be zero or more, not {weight}")
-    given: dict[str, list[float]] = {}
+    parts_of: dict[str, list[float]] = {}
     for name, ids in rankings.items():
         weight = 1.0 if weights is None else weights.get(name, 1.0)
         first: dict[str, float] = {}
         for rank, record_id in enumerate(validation.sequence(f"rankings.{name}", ids), start=1):
             first.setdefault(record_id, weight / (RRF_K + rank))
         for record_id, part in first.items():
-            given.setdefault(record_id, []).append(part)
+            parts_of.setdefault(record_id, []).append(part)
     scores = {
-        record_id: math.fsum(parts) for record_id, parts in given.items()
+        record_id: math.fsum(parts) for record_id, parts in parts_of.items()
     }  # exact in any order of summation, so that ties are ties
     if len(rankings) == 1:
         return list(scores.items())

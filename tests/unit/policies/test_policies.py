@@ -193,6 +193,9 @@ def test_a_heavier_ranking_counts_for_more() -> None:
 def test_wrong_rankings_and_weights_are_refused_by_name() -> None:
     assert memory.fuse is fuse
     wrong: list[tuple[Any, Any, str]] = [
+        (["a"], None, "rankings"),
+        (None, None, "rankings"),
+        ({"words": ["a"]}, [2.0], "weights"),
         ({"words": "ab"}, None, "rankings.words"),
         ({"words": ["a"]}, {"meaning": 1.0}, "weights.meaning"),
         ({"words": ["a"]}, {"words": -1.0}, "weights.words"),

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from memory.domain.errors import CompactionError, Conflict, NotFound
+from memory.domain.errors import CompactionError, Conflict, NotFound, error_text
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Compaction
 from memory.domain.shapes import import_message
@@ -297,7 +297,7 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
         made = summarise(copies)
         said = await made if inspect.isawaitable(made) else made
     except Exception as error:
-        raise CompactionError(names, str(error) or type(error).__name__, "messages") from error
+        raise CompactionError(names, error_text(error), "messages") from error
     try:
         (summary,) = import_message(
             {"role": Role.SYSTEM.value, "content": said} if isinstance(said, str) else said

@@ -110,6 +110,7 @@ async def test_a_model_s_limit_is_that_of_each_store() -> None:
         ("search_memory", {"query": 3}, "query: must be text"),
         ("search_memory", {"query": "x", "limit": "many"}, "limit: must be a whole number"),
         ("search_memory", {"query": "x", "stores": "personal"}, "stores: must be a list"),
+        ("add_memory", '{"entries": ["tea"]}', r"arguments: .* json\.loads\(arguments\)"),
         ("add_memory", {"entries": []}, "entries: must have at least one entry"),
         ("add_memory", {"entries": "tea"}, "entries: must be a list"),
         ("add_memory", {"entries": ["tea", " "]}, r"entries\[1\]: must not be blank"),
