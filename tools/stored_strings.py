@@ -69,7 +69,7 @@ def _declared() -> dict[str, Any]:
     }
     return {
         "collections": {one.name: said(one) for one in made},
-        "system tenant": collections.SYSTEM_TENANT,
+        "system tenant": SYSTEM_TENANT,
         **{name: sorted(str(one.value) for one in kind) for name, kind in enums.items()},
         "lifetimes of steps": {one.name.lower(): int(one) for one in StepLifetime},
         "names in the engine": sorted(set(_constants())),

@@ -30,6 +30,8 @@ from memory.domain.time import EPOCH, micros, moment
 
 Choice = TypeVar("Choice", bound=str)
 
+SYSTEM_TENANT = "~memory"
+"""Tenant of the library's own records. No caller's tenant may have this name."""
 MAX_ID_BYTES = 512
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_TITLE_CHARS = 200

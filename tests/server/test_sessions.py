@@ -151,7 +151,7 @@ async def test_a_cursor_belongs_to_its_key(api: Api, ada: Client) -> None:
         ("POST", f"{S}/search", {"query": "x", "mode": "magic"}, "mode"),
         ("POST", f"{S}/compact-if-needed", {"by": "tokens"}, "settings.max_tokens"),
         ("POST", f"{S}/compact-if-needed", {"by": "turns", "settings": {"moust": 1}}, "settings.moust"),
-        ("PUT", f"{S}/tasks", {"tasks": [{"title": "no id"}]}, "tasks"),
+        ("PUT", f"{S}/tasks", {"tasks": [{"title": "no id"}]}, "tasks[0]"),
         ("PUT", f"{S}/runs/r", {"child_id": "c", "status": "flying"}, "status"),
     ],
 )

@@ -19,13 +19,13 @@ from dataclasses import replace
 
 from memory.domain import ids
 from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
+from memory.domain.validation import SYSTEM_TENANT
 from memory.orchestrator.documents.chunks import Chunks, chunk_keys, drop_step
 from memory.orchestrator.storage.collections import (
     DOCUMENT_CHUNKS,
     DOCUMENTS,
     SETTINGS,
     SETTINGS_SCOPE,
-    SYSTEM_TENANT,
 )
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error

@@ -24,7 +24,8 @@ from memory.domain.errors import (
     MemoryTiersError,
     StoreError,
 )
-from memory.orchestrator.storage.collections import MODEL, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
+from memory.domain.validation import SYSTEM_TENANT
+from memory.orchestrator.storage.collections import MODEL, SETTINGS, SETTINGS_SCOPE
 from memory.orchestrator.storage.entry_records import meaning_of, own_vector, without_own_vector
 from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 
-SYSTEM_TENANT = "~memory"
-"""Tenant of the engine's own records. No caller's tenant may have this name."""
 SETTINGS_SCOPE = "settings"
 
 DIGEST = "request_digest"

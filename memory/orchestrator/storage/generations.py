@@ -25,7 +25,8 @@ from memory.domain import ids
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.maintenance_reports import RolledBackStore
 from memory.domain.time import micros, moment
-from memory.orchestrator.storage.collections import OPERATIONS, SYSTEM_TENANT
+from memory.domain.validation import SYSTEM_TENANT
+from memory.orchestrator.storage.collections import OPERATIONS
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.rollback_detection import RollbackDetector
 from memory.orchestrator.storage.steps import step

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
-from memory.orchestrator.storage.collections import LEASES, SYSTEM_TENANT
+from memory.domain.validation import SYSTEM_TENANT
+from memory.orchestrator.storage.collections import LEASES
 from memory.orchestrator.storage.placement import Placement
 from memory.ports.record import FieldValue, Key, Record
 from memory.ports.writes import Absent, AtVersion, Put

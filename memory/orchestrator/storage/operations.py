@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memory.domain import ids
-from memory.orchestrator.storage.collections import OPERATIONS, SYSTEM_TENANT
+from memory.domain.validation import SYSTEM_TENANT
+from memory.orchestrator.storage.collections import OPERATIONS
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.placement import Placement
 from memory.ports.record import JsonValue, Key, PendingStep, Record

@@ -23,7 +23,8 @@ from memory.domain import ids
 from memory.domain.errors import StoreError
 from memory.domain.maintenance_reports import RolledBackStore
 from memory.domain.time import moment
-from memory.orchestrator.storage.collections import SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
+from memory.domain.validation import SYSTEM_TENANT
+from memory.orchestrator.storage.collections import SETTINGS, SETTINGS_SCOPE
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.topology import leaves_of
 from memory.ports.record import Key, Record

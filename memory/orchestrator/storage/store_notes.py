@@ -15,7 +15,8 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import MemoryTiersError, StoreError
-from memory.orchestrator.storage.collections import ENTRIES, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
+from memory.domain.validation import SYSTEM_TENANT
+from memory.orchestrator.storage.collections import ENTRIES, SETTINGS, SETTINGS_SCOPE
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.topology import leaves_of
 from memory.policies.routing import TIERS

@@ -11,7 +11,8 @@ import logging
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
-from memory.orchestrator.storage.collections import SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
+from memory.domain.validation import SYSTEM_TENANT
+from memory.orchestrator.storage.collections import SETTINGS, SETTINGS_SCOPE
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
