@@ -38,6 +38,7 @@ def strings() -> dict[str, Any]:
 
 
 def _declared() -> dict[str, Any]:
+    from memory.domain import validation
     from memory.domain.entry import EntryType
     from memory.domain.message import Role as MessageRole
     from memory.domain.scope import ScopeKind
@@ -69,7 +70,7 @@ def _declared() -> dict[str, Any]:
     }
     return {
         "collections": {one.name: said(one) for one in made},
-        "system tenant": SYSTEM_TENANT,
+        "system tenant": validation.SYSTEM_TENANT,
         **{name: sorted(str(one.value) for one in kind) for name, kind in enums.items()},
         "lifetimes of steps": {one.name.lower(): int(one) for one in StepLifetime},
         "names in the engine": sorted(set(_constants())),
