@@ -480,6 +480,54 @@ async def test_a_link_leads_to_the_next_page_of_any_session(client: Client, sess
     assert sorted(shown) == ["one", "two"]
 
 
+def scope_of(method: str, path: str, **headers: str) -> dict[str, Any]:
+    """A request as a server passes it to an application."""
+    path, _, query = path.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"host", b"127.0.0.1")]
+        + [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
+    }
+
+
+async def test_a_client_that_leaves_within_its_body_is_no_fault_of_the_server(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await memory.sessions.create("trip")
+    app = create_app(memory, ServerSettings(), DevAuthenticator(memory))
+    for method, path, media_type in (
+        ("POST", "/v1/admin/import", "application/jsonl"),
+        ("PUT", "/v1/memory/artifacts?session_id=trip&path=a.txt", "application/octet-stream"),
+        ("POST", ENTRIES, "application/json"),
+        ("POST", "/mcp", "application/json"),
+    ):
+        sent: list[Any] = []
+        part = b'{"role": "user", "content": "hello"}\n'
+        messages: list[Any] = [{"type": "http.request", "body": part, "more_body": True}]
+
+        async def receive(messages: list[Any] = messages) -> Any:
+            return messages.pop() if messages else {"type": "http.disconnect"}
+
+        async def send(message: Any, sent: list[Any] = sent) -> None:
+            sent.append(message)
+
+        headers = {"content_length": "1000", "content_type": media_type}
+        await asyncio.wait_for(app(scope_of(method, path, **headers), receive, send), 60)
+        assert sent == [], path
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+    counts = app.state.metrics.render({}, app.state.audit).decode()
+    assert counts.count('status="499"} 1.0') == 4
+    assert (await memory.artifacts.list("trip")).artifacts == []
+    assert await memory.retrieve("user:ada") == []
+
+
 async def test_a_client_that_leaves_cancels_its_call(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     [store], begun, ended = stores_of(memory), asyncio.Event(), asyncio.Event()
 
@@ -504,17 +552,7 @@ async def test_a_client_that_leaves_cancels_its_call(memory: Memory, monkeypatch
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": ENTRIES,
-        "raw_path": ENTRIES.encode(),
-        "query_string": b"",
-        "headers": [(b"host", b"127.0.0.1")],
-    }
+    scope = scope_of("GET", ENTRIES)
     await asyncio.wait_for(app(scope, receive, send), 60)
     await asyncio.wait_for(ended.wait(), 60)
     assert sent == []
