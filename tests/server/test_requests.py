@@ -415,6 +415,42 @@ async def test_a_body_that_a_web_page_could_send_is_refused(client: Client) -> N
     assert await client.titles() == []
 
 
+async def test_texts_of_a_url_that_are_not_utf8_are_refused(client: Client) -> None:
+    """Otherwise `caf%E8` and `caf%E9` would name one session."""
+    message = {"role": "user", "content": "hello"}
+    for method, path, part, body in (
+        ("POST", "/v1/sessions/caf%E9/messages", "path", {"user": "ada", "messages": [message]}),
+        ("GET", "/v1/sessions/caf%E8/messages", "path", None),
+        ("GET", f"{ENTRIES}?scope=user:caf%E9", "query", None),
+        ("PUT", "/v1/documents/item?scope=user:ada&key=caf%E9", "query", {"value": 1}),
+        ("GET", "/openapi.json?x=%FF", "query", None),
+    ):
+        field, problem = await client.refused(method, path, json=body)
+        assert (field, "UTF-8" in problem) == (part, True), path
+
+
+async def test_a_body_is_sent_whole_and_without_a_content_coding(client: Client) -> None:
+    await client.call("POST", "/v1/sessions", 201, json={"session_id": "trip"})
+    file = "/v1/memory/artifacts?session_id=trip&path=a.txt"
+    for method, path, kind in (
+        ("PUT", file, "application/octet-stream"),
+        ("POST", "/v1/admin/import", "application/jsonl"),
+        ("POST", ENTRIES, "application/json"),
+        ("POST", "/mcp", "application/json"),
+    ):
+        typed: dict[str, Any] = {"content": b"{}", "headers": {"Content-Type": kind}}
+        for coding in ("gzip", "GZIP", "identity, br"):
+            typed["headers"]["Content-Encoding"] = coding
+            answer = await client.answer(method, path, **typed)
+            assert (answer.status_code, answer.headers["Accept-Encoding"]) == (415, "identity"), path
+        typed["headers"] = {"Content-Type": kind, "Content-Range": "bytes 0-1/4"}
+        assert (await client.refused(method, path, **typed))[0] == "Content-Range", path
+    assert (await client.call("GET", "/v1/memory/artifacts?session_id=trip"))["artifacts"] == []
+    whole = {"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "identity"}
+    await client.call("PUT", file, 415, content=b"text", headers=whole)  # any page could send it
+    await client.call("PUT", file, 201, content=b"text", headers=whole | {"Content-Type": "text/markdown"})
+
+
 async def test_a_development_server_answers_this_machine_only(memory: Memory) -> None:
     async with client_of(memory, local_only=True) as client:
         for headers in (
