@@ -22,6 +22,7 @@ from memory.facade.runtime.reads import without_earlier_reads
 from memory.server.callers import Authenticator, Caller
 from memory.server.identity.key_text import without_texts
 from memory.server.limits import BodyReader, KeyLimits
+from memory.server.paths import own_path
 from memory.server.problems import MEDIA_TYPES, Problem, bad_request, problem_response
 from memory.server.settings import ServerSettings
 
@@ -101,10 +102,11 @@ class Gate:
             _refuse_foreign(headers)
         _refuse_safelisted(headers, scope["method"], body)
         _refuse_undecoded(scope, headers, body)
-        if scope["path"] in PUBLIC:
+        path = own_path(scope)
+        if path in PUBLIC:
             await self._app(scope, body.receive, send)
             return
-        if scope["path"] in OPTIONAL:
+        if path in OPTIONAL:
             try:
                 scope["caller"] = await self._authenticator.authenticate(headers)
             except Problem:  # it gets what everybody gets

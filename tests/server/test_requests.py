@@ -11,12 +11,15 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from starlette.datastructures import Headers
 
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.facade.config.server import ServerSettings
+from memory.facade.config.settings import MemoryConfig
 from memory.facade.memory import Memory
 from memory.facade.resources.commands import MOST_BYTES_OF_ID
 from memory.ports.contract.cells import cells
@@ -514,6 +517,42 @@ async def test_a_link_leads_to_the_next_page_of_any_session(client: Client, sess
     second = await client.call("GET", link)
     shown = [one["message"]["content"] for one in (*first.json()["items"], *second["items"])]
     assert sorted(shown) == ["one", "two"]
+
+
+def test_a_prefix_is_a_path() -> None:
+    assert MemoryConfig(server={"root_path": "/memory/"}).server.root_path == "/memory"
+    for wrong in ("memory", "/a b", "/caf\xe9", "/a//b"):
+        with pytest.raises(ConfigError, match=r"server\.root_path: must be a path"):
+            MemoryConfig(server={"root_path": wrong})
+
+
+async def test_an_application_under_a_prefix_works_as_at_the_root(memory: Memory) -> None:
+    """The prefix is also the beginning of its own paths."""
+    named = [caller(memory, role, role) for role in ("writer", "admin")]
+    app = create_app(memory, ServerSettings(), NamedCallers(*named))
+    outer = FastAPI()
+    outer.mount("/v1", app)
+    for transport in (httpx.ASGITransport(outer), httpx.ASGITransport(app, root_path="/v1")):
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=bearer("writer")) as http:
+            for path in ("/health/live", "/health/ready", "/openapi.json"):
+                assert (await http.get(f"/v1{path}", headers=bearer("nobody"))).status_code == 200, path
+            assert (await http.get("/v1/openapi.json")).json()["servers"] == [{"url": "/v1"}]
+            await http.post("/v1/v1/sessions", json={"session_id": "a/b"})
+            file = {"content": b"x", "headers": {"Content-Type": "application/octet-stream"}}
+            made = [
+                await http.post(f"/v1{ENTRIES}", json={"scope": "user:ada", "content": "tea"}),
+                await http.post(f"/v1{ENTRIES}", json={"scope": "user:ada", "content": "coffee"}),
+                await http.put("/v1/v1/memory/artifacts?session_id=a%2Fb&path=a.txt", **file),
+                await http.post("/v1/v1/admin/keys", json={"role": "reader"}, headers=bearer("admin")),
+            ]
+            for one in made[:3]:
+                assert (await http.get(one.headers["Location"])).status_code == 200
+            assert made[3].headers["Location"] == f"/v1/v1/admin/keys/{made[3].json()['id']}"
+            first = await http.get(f"/v1{ENTRIES}", params={"scope": "user:ada", "limit": 1})
+            second = await http.get(first.links["next"]["url"])
+            assert first.json()["entries"] != second.json()["entries"] != []
+            assert (await http.head("/v1/mcp")).status_code == 405
+            assert "'/v1/v1/memory/entries'" in (await http.get("/v1/v1/memory/entrie")).json()["detail"]
 
 
 def scope_of(method: str, path: str, **headers: str) -> dict[str, Any]:

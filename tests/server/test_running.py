@@ -32,13 +32,15 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tmp_path: Path) -> None:
-    with serving(tmp_path, "--access-log", MEMORY__SERVER__HEADER_TIME="2s") as server:
+    given = {"MEMORY__SERVER__HEADER_TIME": "2s", "MEMORY__SERVER__ROOT_PATH": "/memory"}
+    with serving(tmp_path, "--access-log", **given) as server:
         with httpx.Client(base_url=server.url) as http:
             made = http.post(ENTRIES, json=BODY)
             got, head = (http.request(method, f"{ENTRIES}?limit=1") for method in ("GET", "HEAD"))
             assert (head.status_code, head.content) == (200, b"")
             assert head.headers["content-length"] == str(len(got.content))
             assert made.status_code == 201
+            assert made.headers["location"] == f"/memory{ENTRIES}/{made.json()['id']}"
             assert "server" not in made.headers
             assert http.get("/openapi.json").json()["openapi"] == "3.1.0"
         stalled = [server.connect() for _ in range(24)]
@@ -62,8 +64,8 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
         odd.close()
         assert server.end() == 0
     log = server.log.read_text()
-    assert f" POST {ENTRIES} 201 " in log
-    assert f" HEAD {ENTRIES} 200 " in log
+    assert f" POST /memory{ENTRIES} 201 " in log
+    assert f" HEAD /memory{ENTRIES} 200 " in log
     assert "limit" not in log
 
 
