@@ -27,7 +27,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from memory.mcp.callers import Caller, restrict_to_settings
-from memory.mcp.server import MemoryServer, create_server
+from memory.mcp.server import ENDLESS, MemoryServer, create_server
 from memory.mcp.settings import McpSettings
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ _PAUSE = 0.1
 """The seconds between the first answer and the opening of the memory."""
 LONGEST_WAIT = 60.0
 """The seconds for which calls may run on after standard input has ended."""
-_ENDLESS = frozenset({"subscriptions/listen"})
-"""Requests whose answer comes when the client goes away."""
 
 
 class LateMemory:
@@ -173,7 +171,7 @@ class PendingAnswers:
     def note(self, line: SessionMessage) -> None:
         """Note a request that will be answered, or one that its client cancelled."""
         match line.message:
-            case JSONRPCRequest(id=number, method=method) if method not in _ENDLESS:
+            case JSONRPCRequest(id=number, method=method) if method not in ENDLESS:
                 self._waiting.add(number)
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": number}):
                 self._settle(number)

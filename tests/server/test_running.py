@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 from contextlib import suppress
@@ -18,6 +19,7 @@ from memory.facade.memory import Memory
 from tests.server.load import Load, connected
 from tests.server.serving import LOADED, Server, serving
 from tests.server.support import ENTRIES
+from tests.server.test_mcp_mount import LISTEN
 
 pytestmark = pytest.mark.backend("sqlite")
 BODY = {"scope": "user:ada", "content": "fact"}
@@ -29,6 +31,23 @@ def received(connection: socket.socket) -> bytes:
     while piece := connection.recv(65_536):
         found += piece
     return found
+
+
+def listen(server: Server) -> socket.socket:
+    """A client of MCP that waits for notifications, once the server has accepted it."""
+    body = json.dumps(LISTEN).encode()
+    connection = server.connect()
+    connection.sendall(
+        b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        b"Mcp-Method: subscriptions/listen\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    )
+    found = b""
+    while b"subscriptions/acknowledged" not in found:
+        piece = connection.recv(65_536)
+        assert piece, found
+        found += piece
+    return connection
 
 
 def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tmp_path: Path) -> None:
@@ -51,6 +70,7 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
             b"POST /v1/memory/entries HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b'Content-Length: 100\r\n\r\n{"scope"'
         )
+        listener = listen(server)
         odd = server.connect()
         odd.sendall(b"this is no HTTP\r\n\r\n")
         with httpx.Client(base_url=server.url) as http:
@@ -63,7 +83,11 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
         assert received(odd).startswith(b"HTTP/1.1 400 ")
         odd.close()
         assert server.end() == 0
+        received(listener)
+        listener.close()
     log = server.log.read_text()
+    assert "graceful shutdown exceeded" not in log  # nobody waits for the listener
+    assert "Traceback" not in log
     assert f" POST /memory{ENTRIES} 201 " in log
     assert f" HEAD /memory{ENTRIES} 200 " in log
     assert "limit" not in log
