@@ -18,7 +18,6 @@ from pydantic_core import PydanticKnownError
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.time import LONGEST, parse_duration
-from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.ports.local_paths import LOCAL_SCHEMES
 
 _SCHEME = re.compile(
@@ -228,6 +227,8 @@ def tenant_name(value: object) -> str:
     named = validation.identifier("tenant", value)
     if not named.strip():
         raise InvalidInput("tenant", "must not be blank")
+    from memory.orchestrator.storage.collections import SYSTEM_TENANT  # `memory mcp` loads it late
+
     if named == SYSTEM_TENANT:
         raise InvalidInput("tenant", f"'{named}' is reserved for the library. Use another tenant name")
     return named
