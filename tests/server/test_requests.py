@@ -538,7 +538,7 @@ async def test_an_application_under_a_prefix_works_as_at_the_root(memory: Memory
                 assert (await http.get(f"/v1{path}", headers=bearer("nobody"))).status_code == 200, path
             assert (await http.get("/v1/openapi.json")).json()["servers"] == [{"url": "/v1"}]
             await http.post("/v1/v1/sessions", json={"session_id": "a/b"})
-            file = {"content": b"x", "headers": {"Content-Type": "application/octet-stream"}}
+            file: dict[str, Any] = {"content": b"x", "headers": {"Content-Type": "application/octet-stream"}}
             made = [
                 await http.post(f"/v1{ENTRIES}", json={"scope": "user:ada", "content": "tea"}),
                 await http.post(f"/v1{ENTRIES}", json={"scope": "user:ada", "content": "coffee"}),
