@@ -158,7 +158,11 @@ class Scope(validation.ValidatedModel):
         try:
             if kind != ScopeKind.OBJECT:
                 return cls.of(kind, rest)
-            return cls.of(kind, object_id, unquote(object_type))
+            return cls.of(kind, object_id, unquote(object_type, errors="strict"))
+        except UnicodeDecodeError:  # read as U+FFFD, other types would be the same one
+            raise InvalidInput(
+                "scope", f"{text[:40]!r} is no scope: the object type is not percent-encoded UTF-8"
+            ) from None
         except InvalidInput as error:  # its field is a part of the text, and no argument of the caller
             part = "id" if error.field.endswith("_id") else error.field.replace("_", " ")
             said = error.problem if part == "scope kind" else f"the {part} {error.problem}"

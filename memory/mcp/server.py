@@ -37,6 +37,8 @@ INSTRUCTIONS = (
     " to you."
 )
 WRITERS_INSTRUCTIONS = f"{INSTRUCTIONS} Add what later conversations need, one fact at a time."
+ENDLESS = ("subscriptions/listen",)
+"""Requests whose answer comes when the client goes away."""
 _UNCACHED: Mapping[CacheableMethod, CacheHint] = dict.fromkeys(
     get_args(CacheableMethod), CacheHint(ttl_ms=0, scope="private")
 )

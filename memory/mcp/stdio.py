@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +16,7 @@ import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_REQUEST,
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
@@ -27,7 +28,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from memory.mcp.callers import Caller, restrict_to_settings
-from memory.mcp.server import MemoryServer, create_server
+from memory.mcp.server import ENDLESS, MemoryServer, create_server
 from memory.mcp.settings import McpSettings
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ _PAUSE = 0.1
 """The seconds between the first answer and the opening of the memory."""
 LONGEST_WAIT = 60.0
 """The seconds for which calls may run on after standard input has ended."""
-_ENDLESS = frozenset({"subscriptions/listen"})
-"""Requests whose answer comes when the client goes away."""
 
 
 class LateMemory:
@@ -173,7 +172,7 @@ class PendingAnswers:
     def note(self, line: SessionMessage) -> None:
         """Note a request that will be answered, or one that its client cancelled."""
         match line.message:
-            case JSONRPCRequest(id=number, method=method) if method not in _ENDLESS:
+            case JSONRPCRequest(id=number, method=method) if method not in ENDLESS:
                 self._waiting.add(number)
             case JSONRPCNotification(method="notifications/cancelled", params={"requestId": number}):
                 self._settle(number)
@@ -210,10 +209,13 @@ class PendingAnswers:
 
 
 def refuse_line(error: Exception) -> JSONRPCError | None:
-    """Return the answer to a line that is not strict JSON; None if it has no id."""
-    first = error.errors(include_url=False)[0] if isinstance(error, ValidationError) else None
-    if first is None or first["type"] != "json_invalid":
+    """Return the answer to a line that is no request; None if it has no id."""
+    if not isinstance(error, ValidationError):
         return None
+    wrong = error.errors(include_url=False)
+    first = wrong[0]
+    if first["type"] != "json_invalid":
+        return _refuse_request(wrong)
     problem = first["msg"]
     if "escape" in problem or "surrogate" in problem:
         problem += ". Send whole characters: half of a surrogate pair is no character"
@@ -224,3 +226,15 @@ def refuse_line(error: Exception) -> JSONRPCError | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return answer if answer.id is not None else None
+
+
+def _refuse_request(wrong: Sequence[Mapping[str, Any]]) -> JSONRPCError | None:
+    """Return the answer to JSON that is no request of JSON-RPC; None without an id."""
+    lines = (one["input"] for one in wrong if one["type"] == "missing")  # no request has all fields
+    line = next((one for one in lines if isinstance(one, dict) and "method" in one), {})
+    told = next((one for one in wrong if one["loc"][0] == JSONRPCRequest.__name__), None)
+    if told is None or type(line.get("id")) not in (int, str):
+        return None
+    place = ".".join(map(str, told["loc"][1:]))
+    problem = ErrorData(code=INVALID_REQUEST, message=f"{place}: {told['msg']}")
+    return JSONRPCError(jsonrpc="2.0", id=line["id"], error=problem)

@@ -56,6 +56,7 @@ class PatientProtocol(H11Protocol):
     _end_of_linger: asyncio.TimerHandle | None = None
     _began = False
     _discarded = 0
+    _ends_at_stop = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._socket = transport
@@ -75,16 +76,22 @@ class PatientProtocol(H11Protocol):
             self._stop_timer()
 
     def handle_events(self) -> None:
-        """Let the application cut a request off; see `cut_off`."""
+        """Let the application end a request; see `cut_off` and `end_at_stop`."""
         super().handle_events()
-        if self.cycle is not None:
-            self.cycle.scope["cut_off"] = self.cut_off  # type: ignore[typeddict-unknown-key]
+        if self.cycle is not None and "cut_off" not in self.cycle.scope:
+            self._ends_at_stop = False
+            ways = {"cut_off": self.cut_off, "end_at_stop": self.end_at_stop}
+            self.cycle.scope.update(ways)  # type: ignore[typeddict-item]
 
     def cut_off(self) -> None:
         """End the connection at once. Data that the client has not got is dropped."""
         if (connection := self.transport.get_extra_info("socket")) is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
         self._socket.abort()
+
+    def end_at_stop(self) -> None:
+        """Let a stop of the server not wait for this answer, because it has no end."""
+        self._ends_at_stop = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -93,9 +100,9 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Close at a stop of the server, at once if the client was refused."""
+        """Close at a stop of the server, at once if there is nothing to wait for."""
         super().shutdown()
-        if self.is_lingering:
+        if self.is_lingering or self._ends_at_stop:
             self._socket.close()
 
     def send_400_response(self, msg: str) -> None:

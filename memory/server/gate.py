@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -21,7 +22,8 @@ from memory.facade.runtime.reads import without_earlier_reads
 from memory.server.callers import Authenticator, Caller
 from memory.server.identity.key_text import without_texts
 from memory.server.limits import BodyReader, KeyLimits
-from memory.server.problems import MEDIA_TYPES, Problem, problem_response
+from memory.server.paths import own_path
+from memory.server.problems import MEDIA_TYPES, Problem, bad_request, problem_response
 from memory.server.settings import ServerSettings
 
 log = logging.getLogger(__name__)
@@ -99,10 +101,12 @@ class Gate:
         if self._local_only:
             _refuse_foreign(headers)
         _refuse_safelisted(headers, scope["method"], body)
-        if scope["path"] in PUBLIC:
+        _refuse_undecoded(scope, headers, body)
+        path = own_path(scope)
+        if path in PUBLIC:
             await self._app(scope, body.receive, send)
             return
-        if scope["path"] in OPTIONAL:
+        if path in OPTIONAL:
             try:
                 scope["caller"] = await self._authenticator.authenticate(headers)
             except Problem:  # it gets what everybody gets
@@ -178,3 +182,24 @@ def _refuse_safelisted(headers: Headers, method: str, body: BodyReader) -> None:
             "unsupported_media_type",
             MEDIA_TYPES,
         )
+
+
+def _refuse_undecoded(scope: Scope, headers: Headers, body: BodyReader) -> None:
+    """Refuse a request that would be read as another text, or stored as other bytes.
+
+    Raises:
+        Problem: 400 for a path or a query that is not UTF-8, and for a part of a body.
+            415 for a compressed body.
+    """
+    for name, sent in (("path", scope.get("raw_path")), ("query", scope["query_string"])):
+        try:
+            unquote_to_bytes(sent or b"").decode()
+        except UnicodeDecodeError:
+            raise bad_request(name, "is not UTF-8. Percent-encode the UTF-8 bytes of each text") from None
+    if body.is_empty:
+        return
+    if headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
+        text = "Content-Encoding: the server decodes no body. Send it without a content coding"
+        raise Problem(415, "unsupported_media_type", text, headers={"Accept-Encoding": "identity"})
+    if "content-range" in headers:
+        raise bad_request("Content-Range", "a part of a body cannot be stored. Send the whole body")

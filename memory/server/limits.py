@@ -159,7 +159,8 @@ class BodyReader:
                 self.is_read = True
                 self._begin_watch()
         else:
-            self._gone.set()
+            self._end_call()
+            await asyncio.sleep(0)  # a call that reads its own body ends here
         return message
 
     def has_cancelled(self) -> bool:
@@ -185,6 +186,10 @@ class BodyReader:
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._end_call()
+
+    def _end_call(self) -> None:
+        """Cancel the call of a client that left."""
         self._gone.set()
         if self._handler is not None:
             self._cancelled = True

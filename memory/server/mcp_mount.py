@@ -27,7 +27,7 @@ from memory.domain.scope import Scope as MemoryScope
 from memory.facade.config.identity import LOOPBACK
 from memory.facade.config.mcp import DEFAULT_MCP_SCOPE
 from memory.mcp.callers import Caller as McpCaller
-from memory.mcp.server import MemoryServer, create_server
+from memory.mcp.server import ENDLESS, MemoryServer, create_server
 from memory.mcp.settings import McpSettings
 from memory.server.callers import Caller
 from memory.server.gate import LOCAL_NAMES
@@ -70,7 +70,10 @@ class McpEndpoint:
         """
         _refuse_foreign(Headers(scope=scope), self._settings)
         body = await Request(scope, receive).body()
-        self._note_for_audit(scope, body)
+        request = _parse(body)
+        self._note_for_audit(scope, request)
+        if request.get("method") in ENDLESS and (end_at_stop := scope.get("end_at_stop")) is not None:
+            end_at_stop()
         caller: Caller = scope["caller"]
         server = self._for_writers if caller.may("writer") else self._for_readers
         manager = StreamableHTTPSessionManager(
@@ -91,9 +94,9 @@ class McpEndpoint:
         made.streamable_http_app()  # makes the manager, which alone has the inner server
         return made
 
-    def _note_for_audit(self, scope: Scope, body: bytes) -> None:
+    def _note_for_audit(self, scope: Scope, request: dict[str, Any]) -> None:
         """Say what is called on which records, and whether it is a change."""
-        name, arguments = _action_of(body)
+        name, arguments = _action_of(request)
         scope["route"] = self._actions.get(name, self.route)
         is_change = name in self._tools and self._tools[name].writes
         scope["role_needed"] = "writer" if is_change else "reader"
@@ -151,16 +154,21 @@ def _refuse_foreign(headers: Headers, settings: ServerSettings) -> None:
         raise Problem(421, "wrong_host", "this server is for 127.0.0.1 and localhost only")
 
 
-def _action_of(body: bytes) -> tuple[str, dict[str, Any]]:
+def _parse(body: bytes) -> dict[str, Any]:
+    """Return the object of a body; an empty one if it has none."""
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return request if isinstance(request, dict) else {}
+
+
+def _action_of(request: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the tool that a request calls, and its arguments.
 
     A read of a resource and a prompt have the name of their method. The name is empty
     for all other requests.
     """
-    try:
-        request = json.loads(body)
-    except (ValueError, RecursionError):
-        return "", {}
     match request:
         case {"method": "tools/call", "params": {"name": str(name), "arguments": dict(arguments)}}:
             return name, arguments

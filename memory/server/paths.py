@@ -21,6 +21,22 @@ def template_of(scope: Scope) -> str | None:
     return getattr(scope.get("route"), "path_format", None)
 
 
+def own_path(scope: Scope) -> str:
+    """Return the path of a request within the application, without its prefix."""
+    path: str = scope["path"]
+    prefix = prefix_of(scope)
+    return path[len(prefix) :] if path.startswith(f"{prefix}/") else path
+
+
+def prefix_of(scope: Scope) -> str:
+    """Return the prefix of all paths of the application, such as `/memory`.
+
+    That is the `root_path` of the server, and where another application has mounted it.
+    """
+    prefix: str = scope.get("root_path", "")
+    return prefix.rstrip("/")
+
+
 class EncodedPaths:
     """Leaves `%2F` and `%25` in paths encoded, so that they stay in one part.
 
@@ -53,7 +69,7 @@ class HeadRequests:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"] == _MCP:
+        if scope["type"] != "http" or scope["method"] != "HEAD" or own_path(scope) == _MCP:
             await self._app(scope, receive, send)
             return
 

@@ -29,7 +29,7 @@ from memory.domain.errors import (
 )
 from memory.domain.model_errors import explain_errors, show_value
 from memory.server.advice import in_http_words
-from memory.server.paths import METHODS
+from memory.server.paths import METHODS, own_path, prefix_of
 
 log = logging.getLogger(__name__)
 
@@ -192,14 +192,15 @@ def _of_router(error: HTTPException, request: Request | None) -> Response:
 
 def _no_such_path(request: Request | None) -> str:
     """Return the text for a path that no route has, with the path that was meant."""
-    known = "GET /openapi.json lists all paths"
+    prefix = "" if request is None else prefix_of(request.scope)
+    known = f"GET {prefix}/openapi.json lists all paths"
     if request is None:
         return f"there is no such path. {known}"
-    asked = request.scope["path"][:200].rstrip("/")
+    asked = own_path(request.scope)[:200].rstrip("/")
     paths = list(_paths_in(request.app.router.routes))
     near = [path for path in paths if path in (asked, f"/v1{asked}", f"/v1/memory{asked}")]
     meant = near[0] if near else nearest(asked, paths, 0.75)
-    hint = f"; did you mean '{meant}'?" if meant else "."
+    hint = f"; did you mean '{prefix}{meant}'?" if meant else "."
     return f"there is no such path{hint} {known}"
 
 

@@ -6,6 +6,7 @@ and tests compare both.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal, cast
@@ -13,7 +14,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from memory.domain.enrichment import WriteReport
 from memory.domain.entry import ENTRY_PARTS, Entry
@@ -341,7 +342,10 @@ def relation_json(relation: Any) -> dict[str, Any]:
 
 
 class ClosingResponse(StreamingResponse):
-    """A stream that closes its source at once, also if the client goes away."""
+    """A stream that closes its source at once, also if the client goes away.
+
+    Other requests run between its pieces.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not scope.get("is_head"):
@@ -353,5 +357,9 @@ class ClosingResponse(StreamingResponse):
         await head(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
+        async def send_in_turn(message: Message) -> None:
+            await send(message)
+            await asyncio.sleep(0)  # a fast client, or one that left, would hold the event loop
+
         async with aclosing(cast("AsyncGenerator[bytes, None]", self.body_iterator)):
-            await super().stream_response(send)
+            await super().stream_response(send_in_turn)

@@ -21,6 +21,7 @@ from memory.facade.arguments import length
 from memory.facade.search_options import Include as EntryParts
 from memory.server.bodies import PARTS_TEXT
 from memory.server.callers import Caller
+from memory.server.paths import own_path, prefix_of
 from memory.server.problems import Problem, bad_request
 
 Limit = Annotated[
@@ -240,7 +241,9 @@ def next_link(request: Request, cursor: str | None) -> dict[str, str]:
     if cursor is None:
         return {}
     query = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
-    path = quote(request.scope["path"], safe="/%")  # "%" begins what `EncodedPaths` left encoded
+    path = quote(
+        prefix_of(request.scope) + own_path(request.scope), safe="/%"
+    )  # "%" begins what `EncodedPaths` left encoded
     return {"Link": f'<{path}?{urlencode([*query, ("cursor", cursor)])}>; rel="next"'}
 
 

@@ -70,6 +70,7 @@ async def serve(app: FastAPI, settings: ServerSettings, ready: Callable[[str], N
         app,
         host=settings.host,
         port=settings.port,
+        root_path=settings.root_path,
         http=protocol_with(settings.header_time.total_seconds()),
         ws="none",
         log_config=None,

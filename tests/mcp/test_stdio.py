@@ -52,13 +52,17 @@ def served(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 def ask(process: subprocess.Popen[str], number: int, method: str, **params: Any) -> dict[str, Any]:
     """The answer to one request; no other line comes before it."""
+    return send(process, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+
+def send(process: subprocess.Popen[str], request: dict[str, Any]) -> dict[str, Any]:
+    """The answer to an object that has an id."""
     assert process.stdin is not None
     assert process.stdout is not None
-    request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
     process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
     answer: dict[str, Any] = json.loads(process.stdout.readline())
-    assert answer["id"] == number
+    assert answer["id"] == request["id"]
     return answer
 
 
@@ -149,8 +153,8 @@ def test_calls_that_the_client_cancels_end_no_other_call(tmp_path: Path) -> None
     assert process.returncode == 0
 
 
-def test_a_request_that_is_no_strict_json_is_answered_under_its_id(tmp_path: Path) -> None:
-    """A client would wait for ever for an answer to half of an emoji."""
+def test_a_request_that_cannot_be_read_is_answered_under_its_id(tmp_path: Path) -> None:
+    """A client would wait for ever for an answer to half of an emoji, or without a version."""
     with served(tmp_path, "--scope", "user:ada") as process:
         ask(process, 1, "initialize", **INITIALIZE)
         for number, odd in enumerate(["tea \ud83d", "\udc00 tea", int("9" * 4_000), [[[]] * 9]], 2):
@@ -160,6 +164,14 @@ def test_a_request_that_is_no_strict_json_is_answered_under_its_id(tmp_path: Pat
                 assert "error" in answer or answer["result"]["isError"]
                 if isinstance(odd, str):
                     assert "whole characters" in answer["error"]["message"]
+        for field, wrong in (
+            ("params", {"jsonrpc": "2.0", "id": 90, "method": "tools/call", "params": ["list_memories"]}),
+            ("jsonrpc", {"id": "a", "method": "ping"}),
+            ("jsonrpc", {"jsonrpc": "1.0", "id": 91, "method": "ping"}),
+            ("method", {"jsonrpc": "2.0", "id": 92, "method": 5}),
+        ):
+            error = send(process, wrong)["error"]
+            assert (error["code"], error["message"].partition(":")[0]) == (-32600, field), wrong
         listed = ask(process, 99, "tools/call", name="list_memories", arguments={})
         assert not listed["result"].get("isError")
 

@@ -11,12 +11,15 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from starlette.datastructures import Headers
 
-from memory.domain.errors import StoreUnavailable
+from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.facade.config.server import ServerSettings
+from memory.facade.config.settings import MemoryConfig
 from memory.facade.memory import Memory
 from memory.facade.resources.commands import MOST_BYTES_OF_ID
 from memory.ports.contract.cells import cells
@@ -415,6 +418,42 @@ async def test_a_body_that_a_web_page_could_send_is_refused(client: Client) -> N
     assert await client.titles() == []
 
 
+async def test_texts_of_a_url_that_are_not_utf8_are_refused(client: Client) -> None:
+    """Otherwise `caf%E8` and `caf%E9` would name one session."""
+    message = {"role": "user", "content": "hello"}
+    for method, path, part, body in (
+        ("POST", "/v1/sessions/caf%E9/messages", "path", {"user": "ada", "messages": [message]}),
+        ("GET", "/v1/sessions/caf%E8/messages", "path", None),
+        ("GET", f"{ENTRIES}?scope=user:caf%E9", "query", None),
+        ("PUT", "/v1/documents/item?scope=user:ada&key=caf%E9", "query", {"value": 1}),
+        ("GET", "/openapi.json?x=%FF", "query", None),
+    ):
+        field, problem = await client.refused(method, path, json=body)
+        assert (field, "UTF-8" in problem) == (part, True), path
+
+
+async def test_a_body_is_sent_whole_and_without_a_content_coding(client: Client) -> None:
+    await client.call("POST", "/v1/sessions", 201, json={"session_id": "trip"})
+    file = "/v1/memory/artifacts?session_id=trip&path=a.txt"
+    for method, path, kind in (
+        ("PUT", file, "application/octet-stream"),
+        ("POST", "/v1/admin/import", "application/jsonl"),
+        ("POST", ENTRIES, "application/json"),
+        ("POST", "/mcp", "application/json"),
+    ):
+        typed: dict[str, Any] = {"content": b"{}", "headers": {"Content-Type": kind}}
+        for coding in ("gzip", "GZIP", "identity, br"):
+            typed["headers"]["Content-Encoding"] = coding
+            answer = await client.answer(method, path, **typed)
+            assert (answer.status_code, answer.headers["Accept-Encoding"]) == (415, "identity"), path
+        typed["headers"] = {"Content-Type": kind, "Content-Range": "bytes 0-1/4"}
+        assert (await client.refused(method, path, **typed))[0] == "Content-Range", path
+    assert (await client.call("GET", "/v1/memory/artifacts?session_id=trip"))["artifacts"] == []
+    whole = {"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "identity"}
+    await client.call("PUT", file, 415, content=b"text", headers=whole)  # any page could send it
+    await client.call("PUT", file, 201, content=b"text", headers=whole | {"Content-Type": "text/markdown"})
+
+
 async def test_a_development_server_answers_this_machine_only(memory: Memory) -> None:
     async with client_of(memory, local_only=True) as client:
         for headers in (
@@ -480,6 +519,90 @@ async def test_a_link_leads_to_the_next_page_of_any_session(client: Client, sess
     assert sorted(shown) == ["one", "two"]
 
 
+def test_a_prefix_is_a_path() -> None:
+    assert MemoryConfig(server={"root_path": "/memory/"}).server.root_path == "/memory"
+    for wrong in ("memory", "/a b", "/caf\xe9", "/a//b"):
+        with pytest.raises(ConfigError, match=r"server\.root_path: must be a path"):
+            MemoryConfig(server={"root_path": wrong})
+
+
+async def test_an_application_under_a_prefix_works_as_at_the_root(memory: Memory) -> None:
+    """The prefix is also the beginning of its own paths."""
+    named = [caller(memory, role, role) for role in ("writer", "admin")]
+    app = create_app(memory, ServerSettings(), NamedCallers(*named))
+    outer = FastAPI()
+    outer.mount("/v1", app)
+    for transport in (httpx.ASGITransport(outer), httpx.ASGITransport(app, root_path="/v1")):
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=bearer("writer")) as http:
+            for path in ("/health/live", "/health/ready", "/openapi.json"):
+                assert (await http.get(f"/v1{path}", headers=bearer("nobody"))).status_code == 200, path
+            assert (await http.get("/v1/openapi.json")).json()["servers"] == [{"url": "/v1"}]
+            await http.post("/v1/v1/sessions", json={"session_id": "a/b"})
+            file: dict[str, Any] = {"content": b"x", "headers": {"Content-Type": "application/octet-stream"}}
+            made = [
+                await http.post(f"/v1{ENTRIES}", json={"scope": "user:ada", "content": "tea"}),
+                await http.post(f"/v1{ENTRIES}", json={"scope": "user:ada", "content": "coffee"}),
+                await http.put("/v1/v1/memory/artifacts?session_id=a%2Fb&path=a.txt", **file),
+                await http.post("/v1/v1/admin/keys", json={"role": "reader"}, headers=bearer("admin")),
+            ]
+            for one in made[:3]:
+                assert (await http.get(one.headers["Location"])).status_code == 200
+            assert made[3].headers["Location"] == f"/v1/v1/admin/keys/{made[3].json()['id']}"
+            first = await http.get(f"/v1{ENTRIES}", params={"scope": "user:ada", "limit": 1})
+            second = await http.get(first.links["next"]["url"])
+            assert first.json()["entries"] != second.json()["entries"] != []
+            assert (await http.head("/v1/mcp")).status_code == 405
+            assert "'/v1/v1/memory/entries'" in (await http.get("/v1/v1/memory/entrie")).json()["detail"]
+
+
+def scope_of(method: str, path: str, **headers: str) -> dict[str, Any]:
+    """A request as a server passes it to an application."""
+    path, _, query = path.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"host", b"127.0.0.1")]
+        + [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()],
+    }
+
+
+async def test_a_client_that_leaves_within_its_body_is_no_fault_of_the_server(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await memory.sessions.create("trip")
+    app = create_app(memory, ServerSettings(), DevAuthenticator(memory))
+    for method, path, media_type in (
+        ("POST", "/v1/admin/import", "application/jsonl"),
+        ("PUT", "/v1/memory/artifacts?session_id=trip&path=a.txt", "application/octet-stream"),
+        ("POST", ENTRIES, "application/json"),
+        ("POST", "/mcp", "application/json"),
+    ):
+        sent: list[Any] = []
+        part = b'{"role": "user", "content": "hello"}\n'
+        messages: list[Any] = [{"type": "http.request", "body": part, "more_body": True}]
+
+        async def receive(messages: list[Any] = messages) -> Any:
+            return messages.pop() if messages else {"type": "http.disconnect"}
+
+        async def send(message: Any, sent: list[Any] = sent) -> None:
+            sent.append(message)
+
+        headers = {"content_length": "1000", "content_type": media_type}
+        await asyncio.wait_for(app(scope_of(method, path, **headers), receive, send), 60)
+        assert sent == [], path
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+    counts = app.state.metrics.render({}, app.state.audit).decode()
+    assert counts.count('status="499"} 1.0') == 4
+    assert (await memory.artifacts.list("trip")).artifacts == []
+    assert await memory.retrieve("user:ada") == []
+
+
 async def test_a_client_that_leaves_cancels_its_call(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     [store], begun, ended = stores_of(memory), asyncio.Event(), asyncio.Event()
 
@@ -504,17 +627,7 @@ async def test_a_client_that_leaves_cancels_its_call(memory: Memory, monkeypatch
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": ENTRIES,
-        "raw_path": ENTRIES.encode(),
-        "query_string": b"",
-        "headers": [(b"host", b"127.0.0.1")],
-    }
+    scope = scope_of("GET", ENTRIES)
     await asyncio.wait_for(app(scope, receive, send), 60)
     await asyncio.wait_for(ended.wait(), 60)
     assert sent == []

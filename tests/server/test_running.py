@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 from contextlib import suppress
@@ -18,6 +19,7 @@ from memory.facade.memory import Memory
 from tests.server.load import Load, connected
 from tests.server.serving import LOADED, Server, serving
 from tests.server.support import ENTRIES
+from tests.server.test_mcp_mount import LISTEN
 
 pytestmark = pytest.mark.backend("sqlite")
 BODY = {"scope": "user:ada", "content": "fact"}
@@ -31,14 +33,33 @@ def received(connection: socket.socket) -> bytes:
     return found
 
 
+def listen(server: Server) -> socket.socket:
+    """A client of MCP that waits for notifications, once the server has accepted it."""
+    body = json.dumps(LISTEN).encode()
+    connection = server.connect()
+    connection.sendall(
+        b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        b"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        b"Mcp-Method: subscriptions/listen\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    )
+    found = b""
+    while b"subscriptions/acknowledged" not in found:
+        piece = connection.recv(65_536)
+        assert piece, found
+        found += piece
+    return connection
+
+
 def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tmp_path: Path) -> None:
-    with serving(tmp_path, "--access-log", MEMORY__SERVER__HEADER_TIME="2s") as server:
+    given = {"MEMORY__SERVER__HEADER_TIME": "2s", "MEMORY__SERVER__ROOT_PATH": "/memory"}
+    with serving(tmp_path, "--access-log", **given) as server:
         with httpx.Client(base_url=server.url) as http:
             made = http.post(ENTRIES, json=BODY)
             got, head = (http.request(method, f"{ENTRIES}?limit=1") for method in ("GET", "HEAD"))
             assert (head.status_code, head.content) == (200, b"")
             assert head.headers["content-length"] == str(len(got.content))
             assert made.status_code == 201
+            assert made.headers["location"] == f"/memory{ENTRIES}/{made.json()['id']}"
             assert "server" not in made.headers
             assert http.get("/openapi.json").json()["openapi"] == "3.1.0"
         stalled = [server.connect() for _ in range(24)]
@@ -49,6 +70,7 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
             b"POST /v1/memory/entries HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b'Content-Length: 100\r\n\r\n{"scope"'
         )
+        listener = listen(server)
         odd = server.connect()
         odd.sendall(b"this is no HTTP\r\n\r\n")
         with httpx.Client(base_url=server.url) as http:
@@ -61,9 +83,13 @@ def test_a_server_says_where_it_listens_refuses_the_slow_and_stops_when_asked(tm
         assert received(odd).startswith(b"HTTP/1.1 400 ")
         odd.close()
         assert server.end() == 0
+        received(listener)
+        listener.close()
     log = server.log.read_text()
-    assert f" POST {ENTRIES} 201 " in log
-    assert f" HEAD {ENTRIES} 200 " in log
+    assert "graceful shutdown exceeded" not in log  # nobody waits for the listener
+    assert "Traceback" not in log
+    assert f" POST /memory{ENTRIES} 201 " in log
+    assert f" HEAD /memory{ENTRIES} 200 " in log
     assert "limit" not in log
 
 

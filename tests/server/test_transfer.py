@@ -138,3 +138,27 @@ async def test_a_client_that_goes_away_ends_its_export(tmp_path: Path) -> None:
         server.should_exit = True
         with suppress(asyncio.CancelledError):
             await serving
+
+
+async def test_a_client_that_leaves_an_export_is_sent_nothing_more(api: Api) -> None:
+    """A server takes what it sends to such a client at once, and so does a fast client."""
+    for number in range(40):
+        await api.memory.documents.put("user:ada", f"doc/{number}", {"text": "x" * 100_000})
+    request = [{"type": "http.request", "body": b"", "more_body": False}]
+    sent, left = list[Any](), asyncio.Event()
+
+    async def receive() -> Any:
+        if request:
+            return request.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body"):
+            left.set()
+
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer admin acme")]
+    scope = {"type": "http", "method": "GET", "path": EXPORT, "query_string": b"", "headers": headers}
+    await asyncio.wait_for(api.app(scope, receive, send), 60)
+    assert 2 <= len(sent) < 6

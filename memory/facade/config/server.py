@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, Literal
@@ -14,6 +15,7 @@ from memory.facade.config.identity import AuditSettings, JwtSettings
 from memory.facade.config.values import Duration, SettingsTable
 
 MIB = 2**20
+_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 
 class ServerSettings(SettingsTable):
@@ -25,6 +27,8 @@ class ServerSettings(SettingsTable):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """The port; 0 takes a free one."""
+    root_path: str = ""
+    """The prefix that a proxy in front takes off all paths, such as `/memory`."""
     default_scope: str | None = None
     """The scope of what a request writes without naming one."""
     body_bytes: Annotated[int, Field(ge=1024)] = 8 * MIB
@@ -62,6 +66,14 @@ class ServerSettings(SettingsTable):
     @classmethod
     def _is_a_scope(cls, value: str | None) -> str | None:
         return None if value is None else Scope.parse(value).text
+
+    @field_validator("root_path", mode="after")
+    @classmethod
+    def _is_a_path(cls, value: str) -> str:
+        path = value.rstrip("/")
+        if not _PATH.fullmatch(path):
+            raise ValueError("must be a path of letters, digits and -._~, such as /memory")
+        return path
 
     def settings_by_name(self) -> dict[str, Any]:
         """Return the values that are set or have a default, for display."""

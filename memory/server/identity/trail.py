@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memory.domain.errors import MemoryTiersError
 from memory.server.callers import ROLES, Authenticator, Caller, Unauthenticated
 from memory.server.identity.audit import AuditLog, AuditRecord, target
-from memory.server.paths import template_of
+from memory.server.paths import own_path, template_of
 from memory.server.problems import Problem, problem_response
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class AuditTrail:
 
     async def _record(self, scope: Scope, status: int, headers: Headers) -> Problem | None:
         """Record a request, and return the problem if a record could not be stored."""
-        if self._audit is None or scope["path"].strip("/").split("/")[0] in _UNTOLD:
+        if self._audit is None or own_path(scope).strip("/").split("/")[0] in _UNTOLD:
             return None
         status = scope.get("audit_outcome", status)  # of a call that fails within a 200
         record = _record_of(scope, status, headers, datetime.now(UTC))
@@ -200,7 +200,7 @@ def _targets(scope: Scope, headers: Headers, tenant: str) -> list[str]:
     query = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
     found += [target(name, value, tenant) for name, value in query if name in _IN_QUERY]
     if (created := _CREATED.search(headers.get("location", ""))) is not None:
-        kind = "key_id" if scope["path"].startswith("/v1/admin/keys") else "created"
+        kind = "key_id" if own_path(scope).startswith("/v1/admin/keys") else "created"
         found.append(target(kind, created[1], tenant))
     found += [target(name, value, tenant) for name, value in scope.get("audit_targets", ())]
     return list(dict.fromkeys(found))[:50]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from memory.domain.artifact import ANY_MEDIA_TYPE, Artifact
 from memory.server.callers import Caller, Reader, Writer
+from memory.server.paths import prefix_of
 from memory.server.problems import Problem
 from memory.server.rendering import (
     ArtifactList,
@@ -94,7 +95,10 @@ async def put_artifact(
     )
     async for _ in body:  # a repeat reads nothing, and its client would meet a closed connection
         pass
-    headers = {"Location": f"{router.prefix}/{stored.id}", "ETag": etag_of(stored.sha256)}
+    headers = {
+        "Location": f"{prefix_of(request.scope)}{router.prefix}/{stored.id}",
+        "ETag": etag_of(stored.sha256),
+    }
     return json_response(stored.to_dict(), 201, headers=headers)
 
 

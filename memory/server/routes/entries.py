@@ -14,6 +14,7 @@ from memory.domain.enrichment import PASSES
 from memory.domain.errors import InvalidInput
 from memory.server.bodies import Ending, EntryBatch, EntryChanges, EntryDeletion, NewEntry, Reference
 from memory.server.callers import Caller, Reader, Writer
+from memory.server.paths import prefix_of
 from memory.server.problems import Problem, bad_request
 from memory.server.rendering import (
     Deleted,
@@ -91,7 +92,10 @@ async def create_entry(
             shown = entry_json(written)
             if written.conflict_report is not None:
                 shown["conflict_report"] = written.conflict_report.to_dict()
-    place = {"Location": f"{router.prefix}/{written.id}", "ETag": etag_of(written.version)}
+    place = {
+        "Location": f"{prefix_of(request.scope)}{router.prefix}/{written.id}",
+        "ETag": etag_of(written.version),
+    }
     return json_response(shown, 201, headers={**place, **waited})
 
 

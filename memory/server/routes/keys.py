@@ -13,6 +13,7 @@ from memory.server.bodies import RequestBody
 from memory.server.callers import ROLES, Admin, Caller, Role
 from memory.server.identity import ApiKey, KeyStore, check_tenant
 from memory.server.identity.key_text import key_id_of_request, length_of
+from memory.server.paths import prefix_of
 from memory.server.problems import Problem, bad_request
 from memory.server.requests import IdempotencyKey, UnstoredKey, not_found
 from memory.server.routing import ApiRoute
@@ -110,7 +111,7 @@ async def create_key(
         )
     except RequestIdReused:
         raise RequestIdReused(str(key)) from None
-    response.headers["Location"] = f"/v1/admin/keys/{made.id}"
+    response.headers["Location"] = f"{prefix_of(request.scope)}/v1/admin/keys/{made.id}"
     response.headers["Cache-Control"] = "no-store"
     return ShownKey(**made.to_dict(), key=text)
 

@@ -51,6 +51,7 @@ def test_no_two_scopes_have_one_text(one: Scope, two: Scope) -> None:
         "object::x",
         "object:t:",
         "object:a%00b:x",
+        "object:caf%E9:x",
         ":x",
         "path:",
         "path:a",
