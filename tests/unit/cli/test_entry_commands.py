@@ -266,7 +266,7 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
             ("forget", "--tenant", "acme"),
             "error: --yes: is needed with --json or without a terminal, to delete everything of tenant acme",
         ),
-        (("forget", "user:ada"), "error: id: 'user:ada' is a scope, not an id"),
+        (("forget", "user:ada"), "error: entry_id: 'user:ada' is a scope, not an id"),
         (
             ("forget", "--user", "user:ada", "--yes"),
             "error: user: 'user:ada' is a scope, not a user's id: pass the id alone, 'ada'",
