@@ -85,7 +85,10 @@ MUTATIONS: dict[str, Mutation] = {
         " source = ",
     ),
     "one-batch-is-kept-in-part": Mutation(
-        superseding, "SupersedeWriter._write_at_once", "together=True", "together=False"
+        superseding,
+        "SupersedeWriter._write_at_once",
+        'self._entries.write_replacements("supersede.home", store, puts)',
+        'self._placement.write("supersede.home", store, *puts, together=False)',
     ),
     "two-that-supersede-the-same-both-do": Mutation(
         superseding,
