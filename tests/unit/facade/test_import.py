@@ -914,7 +914,8 @@ async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(
         finally:
             tracemalloc.stop()
     assert (report.imported, count) == (1_200, 1_200)
-    assert max(held) < 15_000_000, f"{held} bytes; each line is held twice where it is held, as 24 MB"
+    # Mostly 7 MB. In a worker that has run many tests some chunks of 4 MB stay for longer: 18 MB were seen.
+    assert max(held) < 22_000_000, f"{held} bytes; each line is held twice where it is held, as 24 MB"
 
 
 def test_the_blocking_twin_imports_what_its_kind_exports(tmp_path: Path) -> None:
