@@ -50,7 +50,7 @@ class InContainer(Server):
     """The official image."""
 
     def __init__(self, *more: str, small: tuple[str, int] | None = None) -> None:
-        settings = ("max_connections=300", "shared_buffers=64MB", *more)
+        settings = ("max_connections=300", "shared_buffers=64MB", "jit=off", *more)
 
         def command(port: int) -> Sequence[str]:
             return [word for setting in (f"port={port}", *settings) for word in ("-c", setting)]
