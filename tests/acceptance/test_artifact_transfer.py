@@ -23,6 +23,7 @@ from memory.facade.transfer.importer import BadFile
 from memory.orchestrator.conversations.blobs import manifests
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import HOUR, USER, Clock
+from tests.support.depth import seeds
 from tests.support.reserved import assert_reserved
 
 PLACED = {
@@ -202,7 +203,8 @@ async def test_of_a_session_that_has_expired_no_artifact_is_carried(plain: Memor
 
 
 @pytest.mark.usefixtures("in_tens")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.drawn
+@pytest.mark.parametrize("seed", seeds(quick=3, nightly=6))
 @pytest.mark.thorough
 async def test_drawn_artifacts_come_back_and_of_a_damaged_one_nothing_stands(
     plain: Memory, other: Memory, seed: int

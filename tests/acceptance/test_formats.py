@@ -324,7 +324,7 @@ async def test_a_window_of_a_long_session_has_its_end_with_summary_and_system_me
 
 @pytest.mark.parametrize("format", FORMATS)
 async def test_pop_returns_the_newest_originals(memory: Memory, format: str) -> None:
-    for seed in range(3):
+    for seed in range(draws(10, quick=2)):
         session = memory.session(f"s{seed}")
         given = drawn(format, seed).items
         await session.append(copy.deepcopy(given), format=format)
@@ -343,7 +343,7 @@ async def test_pop_returns_the_newest_originals(memory: Memory, format: str) -> 
 async def test_pop_takes_one_original_of_which_the_first_part_is_gone(
     memory: Memory, format: str, gone: str
 ) -> None:
-    for seed in range(draws(10, quick=3)):
+    for seed in range(draws(10, quick=2)):
         session = memory.session(f"{format}-{seed}")
         for item in drawn(format, seed).items:
             before = [one.id for one in (await session._stored_window()).messages]

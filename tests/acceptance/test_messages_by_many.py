@@ -34,8 +34,8 @@ from memory import (
 from tests.acceptance.talking import assistant, user
 from tests.support.depth import seeds
 
-WRITERS, MANY, TURNS = 8, 16, 3
-FRESH = seeds(0, 0, nightly=30)
+WRITERS, MANY, TURNS = 8, 16, 2
+FRESH = seeds(0, nightly=30)
 PROVIDERS: dict[str, Callable[[Memory], Any]] = {
     "buffer": lambda memory: BufferProvider(memory, namespace="n", max_messages=500),
     "sliding": lambda memory: SlidingWindowProvider(memory, namespace="n", max_turns=200, max_tokens=None),

@@ -41,9 +41,7 @@ from tests.support.depth import NIGHTLY, THOROUGH, drawn, seeds
 from tests.support.mutations import Mutation
 
 SEEDS = (
-    list(seeds(0, 0, nightly=200))
-    if NIGHTLY
-    else noticed.noted_seeds("simulation")[: None if THOROUGH else 15]
+    list(seeds(0, nightly=200)) if NIGHTLY else noticed.noted_seeds("simulation")[: None if THOROUGH else 15]
 )
 """Every seed that is noted for a mutant, so that none of them fails by itself; each
 night fresh ones. `make simulate SEED=n` runs one again.

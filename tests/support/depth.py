@@ -50,9 +50,9 @@ def drawn(in_full: int, quick: int = 20, proof: int | None = None) -> int:
     return in_full if NIGHTLY else min(in_full, quick)
 
 
-def seeds(ci: int, quick: int, nightly: int) -> range:
+def seeds(quick: int, nightly: int) -> range:
     """The seeds of a simulation for this run."""
-    return range(FIRST_SEED, FIRST_SEED + (nightly if NIGHTLY else ci if THOROUGH else quick))
+    return range(FIRST_SEED, FIRST_SEED + (nightly if NIGHTLY else quick))
 
 
 def beyond(

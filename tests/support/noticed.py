@@ -98,15 +98,15 @@ def noted_seeds(judge: str) -> list[int]:
     )
 
 
-def sound_seeds(judge: str, ci: int, quick: int, nightly: int) -> Sequence[int]:
+def sound_seeds(judge: str, quick: int, nightly: int) -> Sequence[int]:
     """The seeds that a judge plays without a mutant: in CI those noted for its mutants,
-    so that `assert_shows` need not play them again, and others until there are `ci`.
+    so that `assert_shows` need not play them again, and others until there are `quick`.
     """
-    seeds = depth.seeds(ci, quick, nightly)
+    seeds = depth.seeds(quick, nightly)
     if depth.NIGHTLY or not depth.THOROUGH:
         return seeds
     noted = noted_seeds(judge)
-    return [*noted, *[seed for seed in seeds if seed not in noted][: max(ci - len(noted), 0)]]
+    return [*noted, *[seed for seed in seeds if seed not in noted][: max(quick - len(noted), 0)]]
 
 
 def note(mutant: str, shown_by: Any) -> None:

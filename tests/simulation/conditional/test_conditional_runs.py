@@ -10,9 +10,8 @@ from tests.simulation.conditional.mutations import MUTATIONS
 from tests.simulation.conditional.run import played
 from tests.simulation.lives import ENOUGH, assert_noticed, assert_repeats, unbroken
 from tests.support import noticed
-from tests.support.depth import seeds
 
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
+SEEDS = noticed.sound_seeds("conditional", quick=15, nightly=500)
 
 
 @pytest.mark.drawn

@@ -13,11 +13,10 @@ from tests.simulation.erasing.run import played
 from tests.simulation.erasing.told import ERASED, Life, Run
 from tests.simulation.lives import assert_noticed, assert_repeats, assert_shown, unbroken
 from tests.support import noticed
-from tests.support.depth import seeds
 
 ENOUGH = 60
 """Of fewer seeds too few show what a fifth of them shows."""
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=250)
+SEEDS = noticed.sound_seeds("erasing", quick=15, nightly=250)
 
 
 @pytest.mark.drawn

@@ -11,7 +11,7 @@ from tests.simulation.extracting.mutations import MUTATIONS
 from tests.support import noticed
 from tests.support.depth import THOROUGH
 
-SEEDS = noticed.sound_seeds("extracting", ci=24, quick=10, nightly=150)
+SEEDS = noticed.sound_seeds("extracting", quick=10, nightly=150)
 NOTICED_WITHIN = 1_000
 
 

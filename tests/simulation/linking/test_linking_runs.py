@@ -8,9 +8,8 @@ from tests.simulation.linking.mutations import MUTATIONS
 from tests.simulation.linking.run import played
 from tests.simulation.lives import ENOUGH, assert_noticed, assert_repeats, assert_shown, unbroken
 from tests.support import noticed
-from tests.support.depth import seeds
 
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
+SEEDS = noticed.sound_seeds("linking", quick=15, nightly=500)
 
 
 @pytest.mark.drawn

@@ -8,9 +8,8 @@ from tests.simulation.lives import ENOUGH, assert_noticed, assert_repeats, unbro
 from tests.simulation.noting.mutations import MUTATIONS
 from tests.simulation.noting.run import played
 from tests.support import noticed
-from tests.support.depth import seeds
 
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
+SEEDS = noticed.sound_seeds("noting", quick=15, nightly=500)
 
 
 @pytest.mark.drawn

@@ -18,7 +18,7 @@ from tests.support import noticed
 from tests.support.depth import THOROUGH, beyond, drawn
 from tests.support.repeatable import repeatable
 
-SEEDS = noticed.sound_seeds("rules", ci=20, quick=8, nightly=60)
+SEEDS = noticed.sound_seeds("rules", quick=8, nightly=60)
 NOTICED_WITHIN = 3_000
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from tests.simulation.sessions.copies import MUTATIONS, STEPS, one
 from tests.support import noticed
-from tests.support.depth import seeds
 
-SEEDS = seeds(ci=12, quick=3, nightly=120)
+SEEDS = noticed.sound_seeds("copies", quick=6, nightly=120)
 NOTICED_WITHIN = 300
 
 

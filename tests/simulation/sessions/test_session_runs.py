@@ -20,7 +20,7 @@ from tests.support.depth import FIRST_SEED, PROVING, THOROUGH, beyond
 from tests.support.mutations import Mutation
 from tests.support.repeatable import repeatable
 
-SEEDS = noticed.sound_seeds("sessions", ci=48, quick=15, nightly=200)
+SEEDS = noticed.sound_seeds("sessions", quick=15, nightly=200)
 NOTICED_WITHIN = 1_000
 EVERYONES, IN_CI = {"say", "compact", "state"}, {"batch", "roll_back", "end", "pop"}
 """The acts that are cut off in everyone's run."""

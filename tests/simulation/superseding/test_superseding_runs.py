@@ -10,9 +10,8 @@ from tests.simulation.lives import ENOUGH, assert_noticed, assert_repeats, unbro
 from tests.simulation.superseding.mutations import MUTATIONS
 from tests.simulation.superseding.run import played
 from tests.support import noticed
-from tests.support.depth import seeds
 
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=500)
+SEEDS = noticed.sound_seeds("superseding", quick=15, nightly=500)
 
 
 @pytest.mark.drawn

@@ -11,11 +11,10 @@ from tests.simulation.uploading.mutations import MUTATIONS
 from tests.simulation.uploading.run import World, played
 from tests.simulation.uploading.saying import is_in
 from tests.support import noticed
-from tests.support.depth import seeds
 
 ENOUGH = 60
 """Of fewer seeds too few show what a fifth of them shows."""
-SEEDS = seeds(ci=ENOUGH, quick=15, nightly=250)
+SEEDS = noticed.sound_seeds("uploading", quick=15, nightly=250)
 
 
 @pytest.mark.drawn

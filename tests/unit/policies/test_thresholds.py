@@ -10,6 +10,7 @@ from memory.domain.message import Message, Role
 from memory.policies.compaction_thresholds import archived_by
 from memory.policies.window import TokenThreshold, arrange, fit_to_budget, from_user, split_by_tokens
 from memory.ports.contract.cells import cells
+from tests.support.depth import FIRST_SEED, drawn
 from tests.unit.policies.talk import answer, asks, costs, said
 
 LIMIT = 1_000
@@ -51,9 +52,10 @@ def compacted(policy: TokenThreshold, window: list[Message], of_tools: int, summ
 
 
 @pytest.mark.behaviour("B43", "B46", "B47")
-@cells("seed", range(10), shared=True)
+@cells("seed", range(FIRST_SEED, FIRST_SEED + 10), shared=True)
+@pytest.mark.drawn
 def test_what_the_summary_does_not_cover_fits_the_limit(seed: int) -> None:
-    for number in range(50):
+    for number in range(drawn(50, quick=10)):
         chance = random.Random(f"{seed} {number}")  # noqa: S311 - repeatable, not secret
         policy = TokenThreshold(
             LIMIT, share=chance.choice((0.7, 0.9, 1.0)), target=chance.choice((0.2, 0.5, 0.7))

@@ -112,7 +112,6 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
             f"ix_{name}_{label}",
             *(table.c[c] for c in over),
             sqlite_where=only,
-            postgresql_where=only,
             unique=unique,
         )
 

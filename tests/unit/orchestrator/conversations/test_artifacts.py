@@ -24,7 +24,7 @@ from memory.policies.context import ContextRequest
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import AtVersion, Put
-from tests.support.depth import beyond
+from tests.support.depth import beyond, seeds
 from tests.support.reserved import assert_reserved
 from tests.unit.orchestrator.conversations.large import everything, large, unsound
 from tests.unit.orchestrator.conversations.talking import (
@@ -524,7 +524,8 @@ async def _said(world: World, call: Call, where: str) -> None:
 # -- drawn histories -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.drawn
+@pytest.mark.parametrize("seed", seeds(quick=2, nightly=4))
 @pytest.mark.thorough
 async def test_drawn_histories_leave_what_the_messages_say(world: World, seed: int) -> None:
     drawn = random.Random(seed)  # noqa: S311 - the same histories in every run

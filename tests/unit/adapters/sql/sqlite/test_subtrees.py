@@ -18,6 +18,7 @@ from memory.ports.contract.support import apply_all, delete, put, record
 from memory.ports.query import Hit, Near, Query, Search, Under, Words, within
 from memory.ports.record import Partition, Record, Role, pack_vector
 from memory.ports.writes import Newer
+from tests.support.depth import seeds
 from tests.unit.adapters.sql.sqlite.helping import opened
 
 PLACES = [Partition("acme", f"path:tree/{n:02}/") for n in range(MANY + 8)]
@@ -52,7 +53,8 @@ async def _told(store: SqliteStore) -> list[list[tuple[str, float]]]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.drawn
+@pytest.mark.parametrize("seed", seeds(quick=1, nightly=3))
 async def test_a_subtree_is_searched_as_by_a_store_that_keeps_nothing(
     store: SqliteStore, file: Path, seed: int
 ) -> None:
