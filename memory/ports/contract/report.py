@@ -195,14 +195,15 @@ def _unmet(clause: Clause, harness: type[Harness]) -> Verdict | None:
     return None if clause.id in _askable(harness) else Verdict.DOES_NOT_APPLY
 
 
-_ASKABLE: dict[str, frozenset[str]] = {}
+_ASKABLE: dict[tuple[Capabilities | bool, ...], frozenset[str]] = {}
 
 
 def _askable(harness: type[Harness]) -> frozenset[str]:
     """Return the clauses that bind the store and have a test that fits it."""
-    if harness.name not in _ASKABLE:
-        _ASKABLE[harness.name] = _found_askable(harness)
-    return _ASKABLE[harness.name]
+    alike = (harness.claims, *hooks_of(harness).values())  # type: ignore[arg-type]  # mypy takes no class for hashable
+    if alike not in _ASKABLE:
+        _ASKABLE[alike] = _found_askable(harness)
+    return _ASKABLE[alike]
 
 
 def _found_askable(harness: type[Harness]) -> frozenset[str]:
