@@ -206,7 +206,7 @@ def _askable(harness: type[Harness]) -> frozenset[str]:
     return _ASKABLE[alike]
 
 
-_ASKABLE: dict[tuple[Capabilities | bool, ...], frozenset[str]] = {}
+_ASKABLE: dict[tuple[object, ...], frozenset[str]] = {}
 """The answers of `_askable` for harnesses that claim the same."""
 
 

@@ -46,7 +46,7 @@ from memory.ports.writes import (
 
 V = 10  # the version of the stored item
 
-STANDING: dict[str, Callable[[int], list[Write]]] = {
+STORED: dict[str, Callable[[int], list[Write]]] = {
     "nothing": lambda n: [],
     "live": lambda n: [put(record(n, version=V, fields={"type": "old"}))],
     "mark": lambda n: [put(record(n, version=V)), release(n, version=V)],
@@ -107,7 +107,7 @@ async def test_a_put_meets_what_stands_there_as_the_table_says(
     store: Store, cell: tuple[str, When, int, bool]
 ) -> None:
     n, (standing, when, version, applies) = PUTS.index(cell), cell
-    await apply_all(store, *STANDING[standing](n))
+    await apply_all(store, *STORED[standing](n))
     before = await fetch_stored(store, n)
 
     outcome = await one(store, put(record(n, version=version, fields={"type": "new"}), when))
@@ -236,7 +236,7 @@ async def test_a_delete_meets_what_stands_there_as_the_table_says(
 ) -> None:
     n, (standing, when, version, applies) = DELETIONS.index(cell), cell
     assert isinstance(when, AtVersion | Newer)
-    await apply_all(store, *STANDING[standing](n))
+    await apply_all(store, *STORED[standing](n))
     before = await fetch_stored(store, n)
 
     outcome = await one(store, Delete(SAMPLES, key_of(n), version, when, discard_at=T0))

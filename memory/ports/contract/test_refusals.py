@@ -309,14 +309,14 @@ async def test_what_no_store_asks_is_refused_by_name_and_its_neighbours_are_answ
             assert name in str(refused.value), f"{what}: '{refused.value}' does not name '{name}'"
     neighbours = {id(part): (what, part) for what, (_, _, answered) in QUESTIONS.items() for part in answered}
     matching: dict[int, list[Record]] = {}
-    for name, (what, part) in neighbours.items():
+    for n, (what, part) in neighbours.items():
         holds = condition(part)
-        matching[name] = [r for r in ASKED_OF if holds(r)]
+        matching[n] = [r for r in ASKED_OF if holds(r)]
         if part is LONGEST[2]:
             continue  # it takes a second, and deletes below
-        wanted = [r.key.id for r in matching[name]]
+        wanted = [r.key.id for r in matching[n]]
         assert await query_ids(store, part=part) == wanted, f"beside {what}: {str(part)[:200]}"
-    deleted = {what: part for name, (what, part) in neighbours.items() if ASKED_OF[4] not in matching[name]}
+    deleted = {what: part for n, (what, part) in neighbours.items() if ASKED_OF[4] not in matching[n]}
     for what, part in deleted.items():
         gone = matching[id(part)]
         assert await store.delete_matching(Query(SAMPLES, within(HERE), part), 50) == len(gone), what
