@@ -160,7 +160,7 @@ prove: $(DEV)
 	$(BIN)/python -m tests.simulation --sessions --seeds 5000
 	$(BIN)/python -m tests.simulation --rules --seeds 5000
 	$(BIN)/python -m tests.simulation.extracting --seeds 2000
-	MEMORY_HISTORY=1500 MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
+	MEMORY_HISTORY=1500 MEMORY_PROVE=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth full
 	MEMORY_PROVE=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py
 	MEMORY_PROVE=1 $(PYTEST) $(HISTORIES)
 	$(BIN)/python -m tests.growth

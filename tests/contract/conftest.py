@@ -23,11 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ASKED] = _is_asked
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A contract test on a backend that needs a server is marked so, as other tests of
     that backend are; also where something is around its store. What CI does not ask a
-    store is marked `nightly`.
+    store is marked `nightly`, and stays for the night that has this store.
     """
+    later = []
     for item in items:
         chosen = getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness")
         name = next(
@@ -37,11 +38,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.server)
         if NIGHTLY and chosen is not None and not _is_asked_in_ci(list(item.iter_markers(MARK)), chosen):
             item.add_marker(pytest.mark.nightly)
+        if NIGHTLY and chosen not in (None, *TONIGHT) and item.get_closest_marker("nightly") is not None:
+            later.append(item)
+    if later:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if item not in set(later)]
 
 
 def _is_asked(marks: Sequence[pytest.Mark], harness: type[Harness]) -> bool:
-    """A variant is asked only what its primary cannot be asked, except those that `make
-    nightly` has in this night. In everyone's run, another store than the default is
+    """A variant is asked only what its primary cannot be asked, except in the nights of
+    `make nightly` that have it. In everyone's run, another store than the default is
     asked only what that cannot be asked.
     """
     if is_asked_of_another(marks, harness):

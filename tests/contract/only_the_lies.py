@@ -73,7 +73,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure is told in its last line: pytest took longer to look through where it
+    came from than the test took.
+    """
+    if call.excinfo is not None:
+        call.excinfo.traceback = call.excinfo.traceback[-1:]
     report = yield
     if report.failed:
         _failed.add((_harness_of(item), item.name.partition("[")[0]))

@@ -37,12 +37,13 @@ SUITE = """
 
 
 @pytest.fixture
-def outside(pytester: pytest.Pytester) -> pytest.Pytester:
+def outside(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A folder of someone else's, with a harness of theirs."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # half of a run imports them
     pytester.makepyfile(mine=EXAMPLE)
     pytester.makeini(
         "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
-        "addopts = -p no:schemathesis -p no:anyio -p no:hypothesispytest\n"  # half of a run imports them
+        "addopts = -p pytest_asyncio.plugin\n"
     )
     return pytester
 

@@ -8,6 +8,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import memory.ports.contract as contract
 import tests.contract
 from memory.ports.contract.capability_tests import MARK, fits
+from memory.ports.contract.clauses import MARK as CLAUSE
 from memory.ports.contract.harness import Harness
 from tests.contract.every_harness import DEFAULT, EVERY, HARNESSES, primary_of
 from tests.contract.harnesses import EMBEDDED
@@ -38,6 +40,13 @@ nightly`.
 """
 
 
+OF_ONE_SERVER = {"remote.in-time", "remote.kept", "shared.processes"}
+"""Clauses about servers that fail and about other processes. They take longest, and CI
+asks them of one server.
+"""
+
+
+@cache
 def _functions() -> dict[str, Callable[..., Any]]:
     """Every test of the contract, from the modules that it is written in."""
     modules = [m.name for m in pkgutil.iter_modules(contract.__path__) if m.name.startswith("test_")]
@@ -48,6 +57,10 @@ def _functions() -> dict[str, Callable[..., Any]]:
         for name, test in one.items()
         if name.startswith("test_") and callable(test)
     }
+
+
+def _clauses(test: Callable[..., Any]) -> set[str]:
+    return {i for mark in getattr(test, "pytestmark", ()) if mark.name == CLAUSE for i in mark.args}
 
 
 def _concerns(test: Callable[..., Any], harness: type[Harness] | None) -> bool:
@@ -102,12 +115,29 @@ def _unasked_without(asked: set[tuple[str, str]]) -> list[tuple[str, str]]:
     ]
 
 
+def _unasked_clauses(asked: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs of store and clause where no test that cites the clause is asked, though
+    one concerns the store. Variants are asked what their primaries cannot be asked.
+    """
+    return sorted(
+        {
+            (harness.name, clause)
+            for harness in HARNESSES
+            if primary_of(harness) is None
+            for test in _functions().values()
+            if _concerns(test, harness)
+            for clause in _clauses(test)
+        }
+        - {(harness, clause) for harness, name in asked for clause in _clauses(_functions()[name])}
+    )
+
+
 def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(
     request: pytest.FixtureRequest,
 ) -> None:
-    """CI does not ask a variant what its primary is asked; `make nightly` asks the
-    variants all, one half in one night. Everyone's run asks the default store all, and each other primary what that cannot
-    be asked.
+    """CI does not ask a variant what its primary is asked, and asks a primary each clause,
+    but not each test. `make nightly` asks every store all, one half in one night. Everyone's
+    run asks the default store all, and each other primary what that cannot be asked.
     """
     if not _is_whole(request.config):
         pytest.skip("some tests were chosen")
@@ -122,6 +152,7 @@ def test_each_test_of_the_contract_is_asked_of_each_harness_that_it_concerns(
     assert {test for _, test in left_out} <= {test for _, test in asked}, "each is asked of another harness"
     if THOROUGH:
         assert _unasked_without(asked) == []
+        assert [pair for pair in _unasked_clauses(asked) if pair[1] not in OF_ONE_SERVER] == []
 
 
 def test_a_pair_that_fell_out_is_named() -> None:

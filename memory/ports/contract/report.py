@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -192,17 +193,21 @@ def _unmet(clause: Clause, harness: type[Harness]) -> Verdict | None:
     """Return why the clause cannot be judged for this store; None if it can."""
     if clause.needs in _HOOKS:
         return Verdict.NO_HOOK if clause.needs in hooks_missing(harness) else None
-    return None if clause.id in _askable(harness) else Verdict.DOES_NOT_APPLY
+    asked = _askable(harness)  # type: ignore[arg-type]  # mypy takes no class for hashable
+    return None if clause.id in asked else Verdict.DOES_NOT_APPLY
 
 
-_ASKABLE: dict[str, frozenset[str]] = {}
-
-
+@cache
 def _askable(harness: type[Harness]) -> frozenset[str]:
     """Return the clauses that bind the store and have a test that fits it."""
-    if harness.name not in _ASKABLE:
-        _ASKABLE[harness.name] = _found_askable(harness)
-    return _ASKABLE[harness.name]
+    alike = (harness.claims, *hooks_of(harness).values())  # type: ignore[arg-type]  # mypy takes no class for hashable
+    if alike not in _ASKABLE:
+        _ASKABLE[alike] = _found_askable(harness)
+    return _ASKABLE[alike]
+
+
+_ASKABLE: dict[tuple[object, ...], frozenset[str]] = {}
+"""The answers of `_askable` for harnesses that claim the same."""
 
 
 def _found_askable(harness: type[Harness]) -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -33,6 +35,7 @@ from memory.ports.writes import (
     AtVersion,
     Delete,
     Newer,
+    Outcome,
     Purge,
     Put,
     Release,
@@ -43,11 +46,11 @@ from memory.ports.writes import (
 
 V = 10  # the version of the stored item
 
-STANDING: dict[str, list[Write]] = {
-    "nothing": [],
-    "live": [put(record(version=V, fields={"type": "old"}))],
-    "mark": [put(record(version=V)), release(version=V)],
-    "tombstone": [delete(version=V)],
+STORED: dict[str, Callable[[int], list[Write]]] = {
+    "nothing": lambda n: [],
+    "live": lambda n: [put(record(n, version=V, fields={"type": "old"}))],
+    "mark": lambda n: [put(record(n, version=V)), release(n, version=V)],
+    "tombstone": lambda n: [delete(n, version=V)],
 }
 
 # (the stored item, the condition, the written version) -> whether it is applied
@@ -99,17 +102,17 @@ def _cell_name(cell: tuple[str, When, int, bool]) -> str:
 @clause("write.table")
 @needs("conditional")
 @pytest.mark.asyncio
-@cells("cell", PUTS, ids=_cell_name)
+@cells("cell", PUTS, ids=_cell_name, shared=True)
 async def test_a_put_meets_what_stands_there_as_the_table_says(
     store: Store, cell: tuple[str, When, int, bool]
 ) -> None:
-    standing, when, version, applies = cell
-    await apply_all(store, *STANDING[standing])
-    before = await fetch_stored(store)
+    n, (standing, when, version, applies) = PUTS.index(cell), cell
+    await apply_all(store, *STORED[standing](n))
+    before = await fetch_stored(store, n)
 
-    outcome = await one(store, put(record(version=version, fields={"type": "new"}), when))
+    outcome = await one(store, put(record(n, version=version, fields={"type": "new"}), when))
 
-    after = await fetch_stored(store)
+    after = await fetch_stored(store, n)
     if applies:
         assert (outcome.status, outcome.version) == (Status.APPLIED, version)
         assert isinstance(after, Record)
@@ -122,11 +125,11 @@ async def test_a_put_meets_what_stands_there_as_the_table_says(
 
 
 KEPT_AND_SENT = (PendingStep("1", "keep", {"said": "a"}), PendingStep("2", "deliver"))
-OWING_BOTH: dict[str, list[Write]] = {
-    "live": [put(record(version=V, role=Role.HOME, owed=KEPT_AND_SENT))],
-    "cached": [put(record(version=V, role=Role.CACHED, owed=KEPT_AND_SENT))],
-    "mark": [put(record(version=V)), release(version=V, owed=KEPT_AND_SENT)],
-    "tombstone": [delete(version=V, owed=KEPT_AND_SENT)],
+OWING_BOTH: dict[str, Callable[[int], list[Write]]] = {
+    "live": lambda n: [put(record(n, version=V, role=Role.HOME, owed=KEPT_AND_SENT))],
+    "cached": lambda n: [put(record(n, version=V, role=Role.CACHED, owed=KEPT_AND_SENT))],
+    "mark": lambda n: [put(record(n, version=V)), release(n, version=V, owed=KEPT_AND_SENT)],
+    "tombstone": lambda n: [delete(n, version=V, owed=KEPT_AND_SENT)],
 }
 
 # The pending steps of the write, the steps it settles, and whether it may replace an
@@ -147,10 +150,10 @@ GIVES_WAY: list[tuple[tuple[PendingStep, ...], frozenset[str], bool]] = [
 
 
 def _over(
-    standing: str, owed: tuple[PendingStep, ...], settles: frozenset[str]
+    standing: str, n: int, owed: tuple[PendingStep, ...], settles: frozenset[str]
 ) -> list[tuple[Write, Standing | None]]:
     """Return writes whose conditions hold there, and the result of each."""
-    new, key, at = record(version=V + 1, owed=owed, generation=0), key_of(1), AtVersion(V)
+    new, key, at = record(n, version=V + 1, owed=owed, generation=0), key_of(n), AtVersion(V)
     deleted = Tombstone(key, V + 1, owed)
     writes: list[tuple[Write, Standing | None]] = [(Put(SAMPLES, new, Newer(), settles), new)]
     writes.append((Delete(SAMPLES, key, V + 1, Newer(), owed, settles=settles), deleted))
@@ -169,23 +172,42 @@ def _over(
 @clause("write.owing", "write.table")
 @needs("conditional")
 @pytest.mark.asyncio
-@pytest.mark.parametrize("batch", [False, True], ids=["alone", "in a batch"])
-@pytest.mark.parametrize("standing", OWING_BOTH)
-async def test_what_owes_gives_way_only_to_who_carries_it_on_or_settles_it(
-    store: Store, standing: str, batch: bool
-) -> None:
+@cells("batch", [False, True], ids=["alone", "in a batch"], shared=True)
+async def test_what_owes_gives_way_only_to_who_carries_it_on_or_settles_it(store: Store, batch: bool) -> None:
+    """Each write has an item of its own."""
+    before: list[Write] = []
+    rows: list[tuple[Write, Standing | None, bool]] = []
+    start = 1_000 * batch
+    for standing, (owed, settles, gives_way) in itertools.product(OWING_BOTH, GIVES_WAY):
+        for kind in range(len(_over(standing, 0, owed, settles))):
+            n = start + len(rows)
+            before += OWING_BOTH[standing](n)
+            rows.append((*_over(standing, n, owed, settles)[kind], gives_way))
+    await apply_all(store, *before)
+    keys = [key_of(n) for n in range(start, start + len(rows))]
+    stood = await store.get(SAMPLES, keys)
+    size = store.capabilities.max_batch or len(rows) if batch else 1
+    outcomes: list[Outcome] = []
+    for at in range(0, len(rows), size):
+        outcomes += await store.apply([write for write, *_ in rows[at : at + size]])
     failed: list[object] = []
-    for owed, settles, gives_way in GIVES_WAY:
-        for write, leaves in _over(standing, owed, settles):
-            await apply_all(store, put(record(version=1)), *OWING_BOTH[standing])
-            before = await fetch_stored(store)
-            outcome = (await store.apply([write, put(record(2))]))[0] if batch else await one(store, write)
-            told = (outcome.applied, None if gives_way else outcome.stored, await fetch_stored(store))
-            if told != ((True, None, leaves) if gives_way else (False, before, before)):
-                failed.append((write, outcome))
+    after = await store.get(SAMPLES, keys)
+    for (write, leaves, gives_way), old, outcome, new in zip(rows, stood, outcomes, after, strict=True):
+        told = (outcome.applied, None if gives_way else outcome.stored, new)
+        if told != ((True, None, leaves) if gives_way else (False, old, old)):
+            failed.append((write, outcome))
     assert failed == []
-    await apply_all(store, put(record(version=1)), *OWING_BOTH[standing], put(record(version=1), Always()))
-    assert (await fetch_record(store)).owed == (), "caches owe nobody anything"
+
+
+@clause("write.owing", "write.table")
+@needs("conditional")
+@pytest.mark.asyncio
+@cells("standing", OWING_BOTH, shared=True)
+async def test_an_unconditional_put_leaves_no_step_pending(store: Store, standing: str) -> None:
+    """Caches owe nobody anything."""
+    n = 1 + list(OWING_BOTH).index(standing)
+    await apply_all(store, *OWING_BOTH[standing](n), put(record(n), Always()))
+    assert (await fetch_record(store, n)).owed == ()
 
 
 @clause("write.owing")
@@ -208,21 +230,21 @@ DELETIONS = [cell for cell in PUTS if isinstance(cell[1], AtVersion | Newer)]
 @clause("write.table", "delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
-@cells("cell", DELETIONS, ids=_cell_name)
+@cells("cell", DELETIONS, ids=_cell_name, shared=True)
 async def test_a_delete_meets_what_stands_there_as_the_table_says(
     store: Store, cell: tuple[str, When, int, bool]
 ) -> None:
-    standing, when, version, applies = cell
+    n, (standing, when, version, applies) = DELETIONS.index(cell), cell
     assert isinstance(when, AtVersion | Newer)
-    await apply_all(store, *STANDING[standing])
-    before = await fetch_stored(store)
+    await apply_all(store, *STORED[standing](n))
+    before = await fetch_stored(store, n)
 
-    outcome = await one(store, Delete(SAMPLES, key_of(1), version, when, discard_at=T0))
+    outcome = await one(store, Delete(SAMPLES, key_of(n), version, when, discard_at=T0))
 
-    after = await fetch_stored(store)
+    after = await fetch_stored(store, n)
     if applies:
         assert (outcome.status, outcome.version) == (Status.APPLIED, version)
-        assert after == Tombstone(key_of(1), version, discard_at=T0)
+        assert after == Tombstone(key_of(n), version, discard_at=T0)
     else:
         assert outcome.status is Status.CONFLICT
         assert after == before, "a conflict must leave what stands there as it is"

@@ -44,7 +44,8 @@ from memory.ports.writes import Annotate, Outcome, Purge, Status, Write
 from tests.contract.faulty.registry import HonestAtLength, PerWrite, faulty_adapter, hit_of
 from tests.contract.harnesses import InMemory, InMemoryServer
 
-MOST = 10_000
+SOME, MOST = 1_000, 10_000
+"""Fewer than a quick run fills a store with, and fewer than a full one does."""
 
 # -- volumes ---------------------------------------------------------------------------
 
@@ -61,44 +62,44 @@ class StopsQueriesAtTenThousand(InMemoryStore):
 @faulty_adapter(MANY)
 class CapsPagesAtAThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
-        return await super()._query(replace(query, limit=min(query.limit, 1_000)))
+        return await super()._query(replace(query, limit=min(query.limit, SOME)))
 
 
-@faulty_adapter(MANY, HonestAtLength)
-class StopsCountsAtTenThousand(InMemoryStore):
+@faulty_adapter(MANY)
+class StopsCountsAtAThousand(InMemoryStore):
     async def _count(self, query: Query) -> Count:
         counted = await super()._count(query)
-        return replace(counted, records=min(counted.records, MOST))
+        return replace(counted, records=min(counted.records, SOME))
 
 
-@faulty_adapter(MANY, HonestAtLength)
-class GetsTenThousandAtMost(InMemoryStore):
+@faulty_adapter(MANY)
+class GetsAThousandAtMost(InMemoryStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         found = await super()._get(collection, keys)
-        return found[:MOST] + [None] * max(0, len(found) - MOST)
+        return found[:SOME] + [None] * max(0, len(found) - SOME)
 
 
-@faulty_adapter(MANY, HonestAtLength)
+@faulty_adapter(MANY)
 class MixesUpLargeGets(InMemoryStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         found = await super()._get(collection, keys)
-        return found if len(found) <= MOST else sorted(found, key=lambda s: "" if s is None else s.key.id)
+        return found if len(found) <= SOME else sorted(found, key=lambda s: "" if s is None else s.key.id)
 
 
 @faulty_adapter(MANY)
 class FindsAThousandByWordsAtMost(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        return (await super()._search(search))[: 1_000 if isinstance(search.by, Words) else None]
+        return (await super()._search(search))[: SOME if isinstance(search.by, Words) else None]
 
 
 @faulty_adapter(MANY)
 class FindsAThousandByMeaningAtMost(InMemoryStore):
     async def _search(self, search: Search) -> list[Hit]:
-        return (await super()._search(search))[: 1_000 if isinstance(search.by, Near) else None]
+        return (await super()._search(search))[: SOME if isinstance(search.by, Near) else None]
 
 
-@faulty_adapter(MANY, HonestAtLength)
-class FiltersTheFirstTenThousand(InMemoryStore):
+@faulty_adapter(MANY)
+class FiltersTheFirstThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if query.filter is None:
             return await super()._query(query)
@@ -106,18 +107,18 @@ class FiltersTheFirstTenThousand(InMemoryStore):
         return Page(
             tuple(
                 r
-                for r in everything.records[:MOST]
+                for r in everything.records[:SOME]
                 if isinstance(r, Record) and lets_through(query.filter, r)
             )
         )
 
 
-@faulty_adapter(MANY, HonestAtLength)
-class OrdersWithinTenThousand(InMemoryStore):
+@faulty_adapter(MANY)
+class OrdersWithinAThousand(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         page = await super()._query(query)
         if query.order and query.cursor is None:
-            first = (await super()._query(replace(query, order=(), limit=10**9))).records[:MOST]
+            first = (await super()._query(replace(query, order=(), limit=10**9))).records[:SOME]
             known = {r.key for r in first}
             return replace(page, records=tuple(r for r in page.records if r.key in known))
         return page
@@ -134,12 +135,12 @@ class ListsTenThousandEverywhere(InMemoryStore):
         )
 
 
-@faulty_adapter(MANY, HonestAtLength)
-class ErasesTenThousandAtMost(InMemoryStore):
+@faulty_adapter(MANY)
+class ErasesAThousandAtMost(InMemoryStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        page = await super()._query(replace(query, limit=MOST, order=(), cursor=None))
+        page = await super()._query(replace(query, limit=SOME, order=(), cursor=None))
         some = In("id", tuple(r.key.id for r in page.records))
         return await super()._delete_matching(replace(query, filter=some), version, discard_at, carry)
 
@@ -155,7 +156,7 @@ class ListsTenThousandTombstones(InMemoryStore):
         )
 
 
-@faulty_adapter(MANY, HonestAtLength)
+@faulty_adapter(MANY)
 class CountsErasedInPortions(InMemoryStore):
     """Its last portion is the count it returns."""
 
@@ -163,7 +164,7 @@ class CountsErasedInPortions(InMemoryStore):
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
         count = await super()._delete_matching(query, version, discard_at, carry)
-        return count if count <= 5_000 else count % 5_000
+        return count if count <= 500 else count % 500
 
 
 # -- erasure under filters -------------------------------------------------------------

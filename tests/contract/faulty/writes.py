@@ -32,7 +32,7 @@ from memory.ports.writes import (
     Status,
     Write,
 )
-from tests.contract.faulty.registry import HonestAtLength, PerWrite, faulty_adapter
+from tests.contract.faulty.registry import PerWrite, faulty_adapter
 from tests.contract.harnesses import InMemoryServer
 
 
@@ -46,10 +46,10 @@ class DeletesLastInLongBatches(InMemoryStore):
         return [outcomes[n] for n in range(len(writes))]
 
 
-@faulty_adapter("test_the_longest_batches_are_carried_out_in_order_and_together_as_a_whole", HonestAtLength)
+@faulty_adapter("test_the_longest_batches_are_carried_out_in_order_and_together_as_a_whole")
 class KeepsLongBatchesInPortions(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        portions = [writes[n : n + 5_000] for n in range(0, len(writes), 5_000)] if together else [writes]
+        portions = [writes[n : n + 500] for n in range(0, len(writes), 500)] if together else [writes]
         return [
             outcome
             for portion in portions
