@@ -87,6 +87,24 @@ def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
     return whole
 
 
+def other_ids(shown: Iterable[Message], own: Sequence[Message]) -> dict[str, str]:
+    """Return the own id of each shown message that the own list has under another id.
+
+    Equal messages without a common id are paired from the end of both lists.
+    """
+    shown = list(shown)
+    here, there = {message.id for message in own}, {message.id for message in shown}
+    free: dict[str, list[str]] = {}
+    for message in own:
+        if message.id is not None and message.id not in there:
+            free.setdefault(_content_key(message), []).append(message.id)
+    return {
+        message.id: named.pop()
+        for message in reversed(shown)
+        if message.id is not None and message.id not in here and (named := free.get(_content_key(message)))
+    }
+
+
 def _runs(written: Sequence[str], known: Sequence[str]) -> dict[int, int]:
     """Return equal positions of both lists.
 
