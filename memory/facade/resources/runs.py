@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from memory.domain import validation
@@ -12,6 +12,7 @@ from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.arguments import Metadata
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of_session
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
@@ -177,7 +178,7 @@ def asked_runs(
     how = {
         "descending": validation.one_of("order", order, ("oldest", "newest")) == "newest",
         "limit": validation.whole_limit(limit, default=RUNS_LIMIT),
-        "cursor": None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
+        "cursor": cursor,
     }
     return [Eq(name, value) for name, value in given.items() if value is not None], how
 
@@ -192,5 +193,8 @@ async def list_runs(
         if session_id is None
         else within(Partition(access.tenant, scope_of(session_id)))
     )
-    named = [] if run_id is None else [Eq("run_id", run_id)]
-    return await access.engine.conversations.runs.list(where, [*named, *filters], **how)
+    conditions = [*([] if run_id is None else [Eq("run_id", run_id)]), *filters]
+    seal = CursorSeal("runs", access.tenant, session_id, conditions, how["descending"])
+    how["cursor"] = seal.unseal(how["cursor"])
+    page = await access.engine.conversations.runs.list(where, conditions, **how)
+    return replace(page, cursor=seal.seal(page.cursor))

@@ -22,6 +22,7 @@ from memory.facade.resources.delegation import MOST_DELEGATED, delegation
 from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session, delete_once, end_once
 from memory.facade.runtime.access import Access, Scopes
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import request_of, session_partition
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.session_options import SessionOptions, draft_of
@@ -240,9 +241,10 @@ class Sessions:
         along = validation.one_of("by", by, ("updated", "created"))
         is_descending = validation.one_of("order", order, ("newest", "oldest")) == "newest"
         most = validation.whole_limit(limit, default=LIST_LIMIT)
-        place = None if cursor is None else validation.text("cursor", cursor, max_bytes=4096)
-        return await self._access.engine.conversations.sessions.list(
-            self._access.tenant,
+        tenant = self._access.tenant
+        seal = CursorSeal("sessions", tenant, asked, having, first, last, along, is_descending)
+        page = await self._access.engine.conversations.sessions.list(
+            tenant,
             asked=asked,
             tags=having,
             since=first,
@@ -250,9 +252,10 @@ class Sessions:
             order=along,
             descending=is_descending,
             limit=most,
-            cursor=place,
+            cursor=seal.unseal(cursor),
             within=self._access.of_visible_sessions,
         )
+        return replace(page, cursor=seal.seal(page.cursor))
 
     async def runs(
         self,
