@@ -528,21 +528,3 @@ async def test_values_of_subclasses_become_plain_ones(memory: Memory) -> None:
     for result in results:
         assert __name__.encode() not in pickle.dumps(result), result  # pickles name all classes
     assert results[0].created_at == stamp
-
-
-USED_ALONE: dict[str, tuple[str, Callable[[Memory], Awaitable[Any]]]] = {
-    "revive": ("key=", lambda m: m.write("x", scope=USER, revive=True)),
-    "revive of a report": ("key=", lambda m: m.write_with_report("x", scope=USER, revive=True)),
-    "revive of a draft": ("key=", lambda m: m.write_many([{"content": "x", "scope": USER, "revive": True}])),
-    "revive in a scope": ("key=", lambda m: m.scoped(USER).write("x", revive=True)),
-    "session_id": ("include_narrower=", lambda m: m.retrieve(USER, session_id="s")),
-    "session_id of a search": ("include_narrower=", lambda m: m.search("x", scope=USER, session_id="s")),
-}
-
-
-@pytest.mark.parametrize("name", USED_ALONE)
-async def test_an_argument_that_would_have_no_effect_is_refused(plain: Memory, name: str) -> None:
-    field = name.split()[0]
-    lacking, call = USED_ALONE[name]
-    with pytest.raises(InvalidInput, match=f"^(drafts\\[0\\]\\.)?{field}: needs .*{lacking}"):
-        await call(plain)
