@@ -664,6 +664,21 @@ class Bare:
         self.kept[session_id] = list(messages)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda memory: SummarizingProvider(memory, str, active_tokens=0),
+        lambda memory: SummarizingProvider(memory, str, summary_tokens=0),
+        lambda memory: SemanticProvider(memory, found=1_001),
+    ],
+)
+def test_a_number_with_which_a_provider_cannot_work_is_refused(
+    plain: Memory, wrong: Callable[[Memory], object]
+) -> None:
+    with pytest.raises(InvalidInput, match=r"(_tokens|found): must be "):
+        wrong(plain)
+
+
 @pytest.mark.behaviour("C46")
 def test_a_composite_has_parts(plain: Memory) -> None:
     with pytest.raises(InvalidInput, match=r"At least one provider required\."):
