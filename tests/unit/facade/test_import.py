@@ -1000,3 +1000,27 @@ async def test_an_import_leaves_out_the_number_of_another_store() -> None:
                 await memory.short_ids.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])
             ).values()
         ) == [1, 2]
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_key_that_a_line_repeats_is_named_and_no_value_is_lost_in_silence(
+    new: Maker, tmp_path: Path
+) -> None:
+    here, there = await new("here"), await new("there")
+    await here.write("a lamp", scope="user:ada", metadata={"n": 1})
+    (entry,) = await lines_of(here)
+    good = json.dumps({"role": "user", "content": "hello"})
+    for line, key in (
+        (json.dumps(entry)[:-1] + ', "content": "two lamps"}', "content"),
+        (json.dumps(entry).replace('{"n": 1}', '{"n": 1, "n": 2}'), "n"),
+        ('{"role": "user", "content": "hi", "content": "bye"}', "content"),
+    ):
+        assert line.count(f'"{key}"') > 1
+        for text in (f"{good}\n{line}\n", f"[{good},\n{line}]"):
+            file = tmp_path / "lines.jsonl"
+            file.write_text(text)
+            with pytest.raises(BadLine, match=f"line 2: the key '{key}' occurs more than once"):
+                await there.admin.import_(file, messages_to="user:ada")
+            report = await there.admin.import_(file, messages_to="user:ada", skip_bad=True)
+            assert report.skipped_lines == [2]
+    assert [one.content for one in await there.retrieve("user:ada")] == ["hello"]
