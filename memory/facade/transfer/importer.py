@@ -112,12 +112,12 @@ Progress: TypeAlias = Callable[[int, int], None]
 class BadFile(BadLine):
     """Raised if lines are bad, so that nothing was imported.
 
-    It names the first bad line and its problem. `problems` describes each of them.
+    It names the first bad line and its problem, and counts the others. `problems`
+    describes at most 1,000 of them.
     """
 
-    def __init__(self, name: str, line: int, problem: str, problems: Sequence[str]) -> None:
-        others = len(problems or ()) - 1
-        more = f"; {others} more bad line{'s' * (others > 1)}" if others > 0 else ""
+    def __init__(self, name: str, line: int, problem: str, problems: Sequence[str], others: int) -> None:
+        more = f"; {others:,} more bad line{'s' * (others > 1)}" if others > 0 else ""
         advice = "correct the file, or leave bad lines out (skip_bad, on the command line --skip-bad)"
         super().__init__(name, line, f"{problem}{more}; nothing was imported: {advice}")
         self.problems = problems
@@ -291,7 +291,8 @@ class Import:
                 self._skip(bad)
         self._report.skipped_lines.sort()
         if first is not None and not self._skip_bad:
-            raise BadFile(self._name, first.line, first.problem, self._report.problems)
+            others = len(self._report.skipped_lines) - 1
+            raise BadFile(self._name, first.line, first.problem, self._report.problems, others)
 
     async def _look_up(self, item: Item | None) -> None:
         """Look up existing entries, and count the quota demand of the others by page.

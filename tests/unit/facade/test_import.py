@@ -1024,3 +1024,11 @@ async def test_a_key_that_a_line_repeats_is_named_and_no_value_is_lost_in_silenc
             report = await there.admin.import_(file, messages_to="user:ada", skip_bad=True)
             assert report.skipped_lines == [2]
     assert [one.content for one in await there.retrieve("user:ada")] == ["hello"]
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_refused_file_counts_all_of_its_bad_lines(new: Maker) -> None:
+    memory = await new("here")
+    with pytest.raises(BadFile, match=r"line 1: .*; 1,500 more bad lines; nothing was imported") as refused:
+        await memory.admin.import_(["{"] * 1_501)
+    assert len(refused.value.problems) == 1_000
