@@ -64,6 +64,7 @@ from memory.facade.transfer.lines import (
     RelationLine,
     ScratchpadLine,
     VersionLine,
+    last_moment,
     read,
 )
 from memory.orchestrator.conversations.blobs.large_texts import Chunk
@@ -154,6 +155,7 @@ class Import:
         self._same_ids, self._revive, self._skip_bad = same_ids, revive, skip_bad
         self._progress = progress or (lambda done, total: None)
         self._unread: Mapping[int, str] = {}
+        self._now = self._engine.placement.now()
         self._latest: datetime | None = latest_moment(self._engine.placement)
         self._ids = IdMapping(self._tenant, same=same_ids)
         self._report = ImportReport(name)
@@ -260,6 +262,7 @@ class Import:
                 self._last_early = item.line
                 continue
             self._total += 1
+            self._note_moment(last_moment(item))
             if (
                 isinstance(item, RecordLine)
                 and item.kind.collection is SESSIONS
@@ -442,6 +445,12 @@ class Import:
     def _skip(self, bad: BadLine) -> None:
         self._report.skipped_lines.append(bad.line)
         self._say(str(bad))
+
+    def _note_moment(self, moment: datetime | None) -> None:
+        """Count a line that was written after now, by the clock of another machine."""
+        if moment is not None and moment > self._now:
+            self._report.ahead += 1
+            self._report.ahead_until = max(moment, self._report.ahead_until or moment)
 
     def _say(self, problem: str) -> None:
         if len(self._report.problems) < SPELLED_OUT:

@@ -373,11 +373,24 @@ def _with_number(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) ->
 def _check_entry(item: MessageLine | VersionLine, latest: datetime) -> None:
     """Raise `InvalidInput` if a write would refuse the entry.
 
-    It checks the entry's time, and whether a store accepts it.
+    It checks the time of a message, and whether a store accepts an exported entry. Such
+    an entry keeps its moments, also those that lie ahead.
     """
-    check_not_later(item.draft, latest)
     if isinstance(item.draft, ImportedDraft):
         check_storable(item.draft, item.as_it_was)
+    else:
+        check_not_later(item.draft, latest)
+
+
+def last_moment(item: Item) -> datetime | None:
+    """Return the latest moment at which the item was written; None if it has none."""
+    if isinstance(item, RecordLine):
+        return max(item.record.created_at, item.record.updated_at)
+    if not isinstance(item, MessageLine | VersionLine) or not isinstance(item.draft, ImportedDraft):
+        return None
+    kept = item.as_it_was
+    moments = (item.draft.created_at, item.draft.valid_from, None if kept is None else kept.updated_at)
+    return max((one for one in moments if one is not None), default=None)
 
 
 def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: ImportOptions) -> Item:
