@@ -775,7 +775,7 @@ async def test_what_was_written_to_the_parts_one_by_one_is_merged_by_what_it_say
 async def test_a_list_that_is_written_back_doubles_nothing_in_parts_with_other_ids(
     memory: Memory, read: Literal["merge", "first-hit"], change: str, is_read_here: bool
 ) -> None:
-    parts: list[Provider] = [BufferProvider(memory), SlidingWindowProvider(memory)]
+    parts: list[SessionProvider] = [BufferProvider(memory), SlidingWindowProvider(memory)]
     for part in parts:
         await part.write([q("hi"), r("ok"), q("and you?"), r("ok")])
     both = CompositeProvider(parts, read=read)

@@ -74,11 +74,14 @@ async def test_a_cancelled_call_ends_within_its_scope(
 class Losing(InMemoryStore):
     """A store whose driver loses cancellations: it answers, or fails otherwise."""
 
-    fails = False
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__()
+        self.fails, self.waits = fails, asyncio.Event()
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        self.waits.set()
         try:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(3_600)
         except asyncio.CancelledError:
             if self.fails:
                 raise TimeoutError from None
@@ -87,17 +90,17 @@ class Losing(InMemoryStore):
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_cancellation_that_a_driver_loses_ends_the_call_within_its_scope(fails: bool) -> None:
-    store = Losing()
-    store.fails = fails
+    store = Losing(fails=fails)
     await store.open(DECLARED)
     scope = anyio.CancelScope()
     calling = asyncio.create_task(call_within(scope, store.get(SAMPLES, [Key("t", id_of(1))])))
-    await asyncio.sleep(0.01)
+    await store.waits.wait()
     scope.cancel()
     assert await calling == "ended"
     assert scope.cancelled_caught
+    store.waits.clear()
     plain = asyncio.create_task(store.get(SAMPLES, [Key("t", id_of(1))]))
-    await asyncio.sleep(0.01)
+    await store.waits.wait()
     plain.cancel()
     with pytest.raises(asyncio.CancelledError):
         await plain
