@@ -81,8 +81,9 @@ async def lists(memory: Memory, clock: Clock) -> dict[str, Callable[..., Awaitab
         return await memory.artifacts.list(session_id, **asked)
 
     async def relations(**asked: Any) -> Any:
-        named = {name: ids[0] for name in ("source_id", "target_id") if name in asked}
-        return await memory.relations.find(**{**asked, **named})
+        for name in asked.keys() & {"source_id", "target_id"}:
+            asked[name] = ids[0]
+        return await memory.relations.find(**asked)
 
     async def documents(scope: str = "user:ada", **asked: Any) -> Any:
         return await memory.documents.list(scope, **asked)

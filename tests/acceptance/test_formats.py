@@ -280,7 +280,8 @@ async def test_originals_and_messages_without_ids_that_are_handed_back_double_no
             assert [item.message.id for item in there] == before, (seed, type(back[0]))
         parts = [SlidingWindowProvider(memory, max_tokens=None), SemanticProvider(memory, last=500)]
         summarizing = SummarizingProvider(memory, str, active_tokens=100_000)
-        for provider in (*parts, summarizing, CompositeProvider(parts, read="merge")):
+        every: list[Any] = [*parts, summarizing, CompositeProvider(parts, read="merge")]
+        for provider in every:
             await provider.write(copy.deepcopy(given), name)
             stored = await provider.read(name)
             await provider.write(copy.deepcopy(given), name)
