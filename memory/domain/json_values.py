@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from memory.domain.errors import PicklableException
 
-class RepeatedKey(ValueError):
+
+class RepeatedKey(PicklableException, ValueError):
     """Raised if an object of a JSON text has a key more than once."""
 
     def __init__(self, key: str) -> None:
