@@ -587,6 +587,7 @@ class Documents:
         along, is_reverse = validation.one_of("order", order, DOCUMENT_ORDERS), flag("reverse", reverse)
         # a cursor continues behind a key, so it fits other filters and ranges of keys
         seal = CursorSeal("documents", self._access.tenant, listed.text, keys.only, along, is_reverse)
+        place = seal.unseal(cursor)
         page = await self._access.engine.documents.page(
             self._access.tenant,
             listed,
@@ -594,7 +595,7 @@ class Documents:
             limit=most,
             reverse=is_reverse,
             order=along,
-            cursor=seal.unseal(cursor),
+            cursor=place,
             values=flag("values", values),
             passing=passing,
             strict=strict,

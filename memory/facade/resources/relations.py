@@ -109,6 +109,7 @@ class Relations:
         )
         tenant = self._access.tenant
         seal = CursorSeal("relations", tenant, source, target, label, both, asked_of, known)
+        after = seal.unseal(cursor)
         page = await self._access.engine.relations.find(
             tenant,
             source_id=source,
@@ -117,7 +118,7 @@ class Relations:
             limit=most,
             shown=shown,
             within=self._access.place(),
-            cursor=seal.unseal(cursor),
+            cursor=after,
         )
         page.cursor = seal.seal(page.cursor)
         return page

@@ -243,6 +243,7 @@ class Sessions:
         most = validation.whole_limit(limit, default=LIST_LIMIT)
         tenant = self._access.tenant
         seal = CursorSeal("sessions", tenant, asked, having, first, last, along, is_descending)
+        place = seal.unseal(cursor)
         page = await self._access.engine.conversations.sessions.list(
             tenant,
             asked=asked,
@@ -252,7 +253,7 @@ class Sessions:
             order=along,
             descending=is_descending,
             limit=most,
-            cursor=seal.unseal(cursor),
+            cursor=place,
             within=self._access.of_visible_sessions,
         )
         return replace(page, cursor=seal.seal(page.cursor))
@@ -284,11 +285,19 @@ class Sessions:
                 "session_id", "is needed: a view of some scopes lists the runs of one session at a time"
             )
         asked = asked_runs(
-            child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
+            self._access.tenant,
+            parent,
+            run_id=given,
+            child_id=child_id,
+            status=status,
+            mode=mode,
+            order=order,
+            limit=limit,
+            cursor=cursor,
         )
         if parent is not None and not await self._access.sees_session(parent):
             return RunPage([], None)
-        return await list_runs(self._access, given, parent, asked)
+        return await list_runs(self._access, parent, asked)
 
     async def end(self, session_id: str, *, request_id: str | None = None) -> PromotionReport:
         """End a session.
