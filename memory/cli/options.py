@@ -216,12 +216,13 @@ def json_value(
     import json
 
     from memory.domain.errors import InvalidInput
+    from memory.domain.json_values import RepeatedKey, distinct_keys
 
     if text is None:
         return None
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as exc:
+        return json.loads(text, object_pairs_hook=distinct_keys)
+    except (json.JSONDecodeError, RepeatedKey, RecursionError) as exc:
         raise InvalidInput(field, f"is not {kind} such as '{example}' ({exc})") from None
 
 

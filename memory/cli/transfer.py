@@ -159,26 +159,24 @@ def spell_out(what: str, problems: Sequence[str]) -> None:
 
 def _summary(result: ImportReport) -> str:
     parts = [f"{result.file}: {result.imported} imported"]
-    if result.already_there:
-        parts.append(f"{result.already_there} already existed and were not imported again")
-    if result.deleted_earlier:
-        parts.append(
-            f"{result.deleted_earlier} were deleted earlier and were not imported (--revive imports them)"
-        )
-    if result.versions:
-        parts.append(f"{result.versions} earlier versions")
-    if result.versions_left_out:
-        parts.append(f"{result.versions_left_out} earlier versions left out (--same-ids keeps them)")
-    if result.relations:
-        parts.append(f"{result.relations} relations")
+    for count, what in (
+        (result.already_there, "already existed and were not imported again"),
+        (result.deleted_earlier, "were deleted earlier and were not imported (--revive imports them)"),
+        (result.versions, "earlier versions"),
+        (result.versions_left_out, "earlier versions left out (--same-ids keeps them)"),
+        (result.relations, "relations"),
+    ):
+        if count:
+            parts.append(f"{count} {what}")
     if result.sessions or result.events:
         parts.append(f"{result.sessions} sessions with {result.events} events")
-    if result.artifacts:
-        parts.append(f"{result.artifacts} artifacts")
-    if result.documents:
-        parts.append(f"{result.documents} documents")
-    if result.other_records:
-        parts.append(f"{result.other_records} other records")
+    for count, what in (
+        (result.artifacts, "artifacts"),
+        (result.documents, "documents"),
+        (result.other_records, "other records"),
+    ):
+        if count:
+            parts.append(f"{count} {what}")
     for lines, what in (
         (result.skipped_lines, "bad lines left out"),
         (result.refused_lines, "lines refused"),
@@ -188,6 +186,11 @@ def _summary(result: ImportReport) -> str:
             parts.append(
                 f"{len(lines)} {what} ({', '.join(map(str, lines[:20]))}{', …' * (len(lines) > 20)})"
             )
+    if result.ahead_until is not None:
+        parts.append(
+            f"{result.ahead} lines have moments ahead of this machine's clock, up to"
+            f" {result.ahead_until.isoformat()}, and keep them"
+        )
     return "; ".join(parts)
 
 

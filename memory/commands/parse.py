@@ -66,6 +66,11 @@ class InvalidCommand(Command):
 
 
 @dataclass(frozen=True, slots=True)
+class ListCommands(Command):
+    """The bare word: list the commands."""
+
+
+@dataclass(frozen=True, slots=True)
 class ListEntries(Command):
     types: tuple[str, ...] = ()
     tag: str | None = None
@@ -215,6 +220,8 @@ def _name(words: Sequence[str]) -> str | None:
 
 
 def _command(said: str, words: Sequence[str], body: str | None, has_body: bool) -> Command:
+    if not words:
+        return ListCommands(said)
     name = _name(words)
     if name is None:
         return InvalidCommand(said, tuple(USAGE.values()))

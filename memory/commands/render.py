@@ -49,9 +49,16 @@ def error(problem: str) -> str:
 
 def usage(ways: Sequence[str]) -> str:
     """Return the usage of one command, or of several, each on its own line."""
-    return (
-        _lines(["ERR: usage:", *(f"- {way}" for way in ways)]) if len(ways) > 1 else f"ERR: usage: {ways[0]}"
-    )
+    return _lines(["ERR: usage:", *_items(ways)]) if len(ways) > 1 else f"ERR: usage: {ways[0]}"
+
+
+def command_list(ways: Iterable[str]) -> str:
+    """Return the usage of every command, each on its own line."""
+    return _lines(["commands:", *_items(ways)])
+
+
+def _items(ways: Iterable[str]) -> list[str]:
+    return [f"- {way}" for way in ways]
 
 
 def name(thing_id: str, numbers: Numbers) -> str:

@@ -230,7 +230,12 @@ def _names(ids: Iterable[str], numbers: render.Numbers) -> str:
     return ", ".join(render.name(one, numbers) for one in ids)
 
 
+async def _commands(reach: CommandContext, command: parse.ListCommands) -> _Answer:
+    return _Answer(render.command_list(parse.USAGE.values()))
+
+
 _ANSWERS: dict[type[parse.Command], Callable[[CommandContext, Any], Awaitable[_Answer]]] = {
+    parse.ListCommands: _commands,
     parse.ListEntries: _entries,
     parse.ShowEntry: _entry,
     parse.Search: _search,

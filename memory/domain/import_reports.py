@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from memory.domain.results import ResultMixin
 
@@ -19,6 +20,8 @@ class ImportReport(ResultMixin):
     - `skipped_lines`: bad lines that were left out.
     - `refused_lines`: lines whose id is taken or belongs elsewhere.
     - `unlinked_lines`: entries whose artifact was not imported, so they point to none.
+    - `ahead`: lines with moments ahead of this machine's clock, up to `ahead_until`.
+      They keep their moments.
     - `problems`: the reasons, for at most 1,000 lines.
     """
 
@@ -38,6 +41,8 @@ class ImportReport(ResultMixin):
     skipped_lines: list[int] = field(default_factory=list)
     refused_lines: list[int] = field(default_factory=list)
     unlinked_lines: list[int] = field(default_factory=list)
+    ahead: int = 0
+    ahead_until: datetime | None = None
     problems: list[str] = field(default_factory=list)
 
 

@@ -577,7 +577,7 @@ class Memory(AsyncContext, LoopBound):
             expected_version: Write only if the entry under the key still has this
                 `version`; this needs `if_exists` `"update"` or `"replace"`. With
                 `ABSENT`, write only if there is no entry.
-            revive: Let the key of a deleted entry start afresh.
+            revive: Let the key of a deleted entry start afresh. It needs a key.
             consistency: `"replicated"` returns once the replica is stored too, unless
                 its store does not answer. By default as configured.
             supersedes: The id of an active entry that this one replaces, or up to 32
@@ -658,7 +658,7 @@ class Memory(AsyncContext, LoopBound):
 
         Args:
             drafts: Drafts, or mappings with the arguments of `write`.
-            revive: As in `write`, for all drafts that do not say otherwise.
+            revive: As in `write`, for all drafts with a key that do not say otherwise.
             if_exists: As in `write`, for all drafts that do not say otherwise.
             consistency: As in `write`, for all drafts that do not say otherwise.
             request_id: As in `write`, for the whole call. A mapping may have one of its
@@ -839,7 +839,8 @@ class Memory(AsyncContext, LoopBound):
             before: The entry was created before this moment.
             include_narrower: With a user's scope, list the entries of the session
                 `session_id` too.
-            session_id: A session of the user; it needs `include_narrower`.
+            session_id: A session of the user; it needs `include_narrower`. With
+                `include_narrower=False` its entries are left out.
             as_of: List the entries that were valid at this moment.
             known_at: List the versions that were stored at this moment.
             cursor: The cursor that the previous page returned.

@@ -8,10 +8,15 @@ from typing import Any
 
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import Scope, Subtree, is_subtree_text
-from memory.facade.config.mcp import DEFAULT_MCP_SCOPE, STDIO_ORIGIN, McpSection, check_origin
+from memory.facade.config.mcp import (
+    DEFAULT_MCP_SCOPE,
+    LEAST_TOKEN_BUDGET,
+    STDIO_ORIGIN,
+    McpSection,
+    check_origin,
+)
 
 DEFAULT_TOKEN_BUDGET = 5_000
-LEAST_TOKEN_BUDGET = 2_000
 
 
 @dataclass(frozen=True)

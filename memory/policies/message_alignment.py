@@ -2,7 +2,8 @@
 
 Messages are equal if their ids are. Without ids, they are equal if they have the same
 content at the same place of a common run. The content is the role, the text, the calls
-and the id of the answered call.
+and the id of the answered call. A result without an id has that of its call, as reads
+show it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from memory.domain.message import Message
+from memory.policies.window import arrange
 
 
 def align_messages(written: Sequence[Message], known: Sequence[Message]) -> list[int | None]:
@@ -26,7 +28,8 @@ def align_messages(written: Sequence[Message], known: Sequence[Message]) -> list
     taken = {at for at in found if at is not None}
     unnamed = [at for at, message in enumerate(written) if message.id is None]
     left = [at for at in range(len(known)) if at not in taken]
-    runs = _runs([_content_key(written[at]) for at in unnamed], [_content_key(known[at]) for at in left])
+    keys, known_keys = (_content_keys(written), _content_keys(known)) if unnamed else ([], [])
+    runs = _runs([keys[at] for at in unnamed], [known_keys[at] for at in left] if unnamed else [])
     for number, at in enumerate(unnamed):
         if number not in runs:
             break
@@ -72,10 +75,9 @@ def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
     for messages in lists:
         own = {named[message.id] for message in messages if message.id in named}
         free = {said: [at for at in positions if at not in own] for said, positions in of.items()}
-        for message in messages:
+        for message, said in zip(messages, _content_keys(messages), strict=True):
             if message.id in named:
                 continue
-            said = _content_key(message)
             if free.get(said):
                 at = free[said].pop(0)
             else:
@@ -85,6 +87,24 @@ def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
             if message.id is not None:
                 named[message.id] = at
     return whole
+
+
+def other_ids(shown: Sequence[Message], own: Sequence[Message]) -> dict[str, str]:
+    """Return the own id of each shown message that the own list has under another id.
+
+    Equal messages without a common id are paired from the end of both lists.
+    """
+    here, there = {message.id for message in own}, {message.id for message in shown}
+    free: dict[str, list[str]] = {}
+    for message, said in zip(own, _content_keys(own), strict=True):
+        if message.id is not None and message.id not in there:
+            free.setdefault(said, []).append(message.id)
+    pairs = zip(reversed(shown), reversed(_content_keys(shown)), strict=True)
+    return {
+        message.id: named.pop()
+        for message, said in pairs
+        if message.id is not None and message.id not in here and (named := free.get(said))
+    }
 
 
 def _runs(written: Sequence[str], known: Sequence[str]) -> dict[int, int]:
@@ -128,5 +148,12 @@ def _longest(
     return start, there, size
 
 
-def _content_key(message: Message) -> str:
+def _content_keys(messages: Sequence[Message]) -> list[str]:
+    calls = arrange(messages).answers
+    return [_content_key(message, calls.get(at)) for at, message in enumerate(messages)]
+
+
+def _content_key(message: Message, call_id: str | None = None) -> str:
+    if call_id is not None:
+        message = message.model_copy(update={"tool_call_id": call_id})
     return message.model_dump_json(include={"role", "content", "tool_calls", "tool_call_id"})

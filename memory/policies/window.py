@@ -554,8 +554,8 @@ class TokenThreshold:
     target: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_output_tokens"):
-            validation.whole(name, getattr(self, name))
+        validation.whole("max_tokens", self.max_tokens, least=1)
+        validation.whole("max_output_tokens", self.max_output_tokens)
         if self.keep_last is not None:
             validation.whole("keep_last", self.keep_last)
         validation.share("share", self.share)

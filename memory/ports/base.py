@@ -587,6 +587,7 @@ class BaseStore(ABC):
             answer = await call
         except Exception as error:
             if task and task.cancelling() > before:
+                await asyncio.sleep(0)  # see below
                 raise asyncio.CancelledError from error
             ours = self._translate(error)
             if ours is None:
@@ -595,6 +596,9 @@ class BaseStore(ABC):
                 raise StoreUnavailable(self.name, ours.problem) from error
             raise ours from error
         if task and task.cancelling() > before:
+            # The message of the cancellation is lost. A scope of anyio, which knows its
+            # own by it, cancels again in the next step.
+            await asyncio.sleep(0)
             raise asyncio.CancelledError
         return answer
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from memory.domain.json_values import RepeatedKey, distinct_keys
 from memory.facade.runtime.request_ids import requests_with
 from memory.server.bodies import unknown_name
 from memory.server.callers import Role, require_role
@@ -34,6 +35,7 @@ class ApiRoute(APIRoute):
         is_repeatable = "idempotency-key" in checked and "GET" not in (self.methods or ())
 
         async def handle(request: Request) -> Response:
+            request = _JsonRequest(request.scope, request.receive)
             if request.scope["query_string"]:
                 _refuse_unknown_parameters(request, known)
             if request.method not in ("GET", "HEAD"):  # a read returns what it would return anyway
@@ -46,6 +48,18 @@ class ApiRoute(APIRoute):
                 return await answer(request)
 
         return handle
+
+
+class _JsonRequest(Request):
+    """A request whose JSON has each key of an object once."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_parsed"):
+            try:
+                self._parsed = json.loads(await self.body(), object_pairs_hook=distinct_keys)
+            except RepeatedKey as error:
+                raise bad_request(error.key, "occurs more than once in one object. Send it once") from None
+        return self._parsed
 
 
 async def _content_of(request: Request) -> str | None:

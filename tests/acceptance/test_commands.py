@@ -165,6 +165,15 @@ async def test_an_entry_that_ends_later_is_superseded_from_then_on(memory: Memor
     assert found[0].cacheable
 
 
+async def test_the_bare_word_lists_the_commands_and_an_unknown_one_is_an_error(memory: Memory) -> None:
+    [bare] = await memory.commands.run("  /mem  ", scope=USER)
+    [unknown] = await memory.commands.run("/mem help", scope=USER)
+    assert (bare.is_error, unknown.is_error) == (False, True)
+    listed = bare.text.splitlines()[2:-1]
+    assert listed == unknown.text.splitlines()[2:-1]
+    assert "- /mem entry <id>" in listed
+
+
 @pytest.mark.behaviour("D114", "AC-D43")
 async def test_a_number_is_written_in_three_ways_and_a_uuid_names_the_same(memory: Memory) -> None:
     entry = await memory.write("one", scope=USER)

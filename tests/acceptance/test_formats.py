@@ -14,6 +14,12 @@ from typing import Any
 import pytest
 
 from memory import ABSENT, BlockingMemory, Conflict, InvalidInput, Memory, VersionConflict
+from memory.agents.providers import (
+    CompositeProvider,
+    SemanticProvider,
+    SlidingWindowProvider,
+    SummarizingProvider,
+)
 from memory.domain.message import Message, Role
 from memory.facade.chat_files import export_chat, import_chat, read_messages
 from memory.facade.runtime.access import engine_of
@@ -253,6 +259,33 @@ async def test_the_window_is_handed_back_in_a_format(memory: Memory) -> None:
         assert [item.message.id for item in (await session.history(limit=1_000)).items] == [
             item.message.id for item in before.items
         ]
+
+
+@pytest.mark.behaviour("C22", "C33")
+@pytest.mark.parametrize("format", FORMATS)
+async def test_originals_and_messages_without_ids_that_are_handed_back_double_nothing(
+    memory: Memory, format: str
+) -> None:
+    for seed in (6, 8, 9):
+        given, name = drawn(format, seed).items, f"{format}-{seed}"
+        session = memory.session(name)
+        await session.append(copy.deepcopy(given), format=format)
+        before = [item.message.id for item in (await session.history(limit=1_000)).items]
+        read = (await session.context()).messages
+        for back in (given, (await session.context()).to(format), [*read], (await session.window()).messages):
+            if isinstance(back[0], Message):
+                back = [one.model_copy(update={"id": None}) for one in back]
+            await session.replace(back)
+            there = (await session.history(limit=1_000)).items
+            assert [item.message.id for item in there] == before, (seed, type(back[0]))
+        parts = [SlidingWindowProvider(memory, max_tokens=None), SemanticProvider(memory, last=500)]
+        summarizing = SummarizingProvider(memory, str, active_tokens=100_000)
+        every: list[Any] = [*parts, summarizing, CompositeProvider(parts, read="merge")]
+        for provider in every:
+            await provider.write(copy.deepcopy(given), name)
+            stored = await provider.read(name)
+            await provider.write(copy.deepcopy(given), name)
+            assert await provider.read(name) == stored, (seed, provider.type)
 
 
 async def test_messages_of_several_formats_stay_what_they_are(memory: Memory) -> None:

@@ -22,7 +22,7 @@ async def filled(memory: Memory, clock: Clock) -> Memory:
 
 @pytest.mark.behaviour("A37", "AC-A17")
 async def test_narrower_scopes_are_left_out_unless_asked(filled: Memory) -> None:
-    assert contents(await filled.retrieve(USER, session_id="sess-1")) == ["user:u1 entry"]
+    assert contents(await filled.retrieve(USER)) == ["user:u1 entry"]
     assert contents(await filled.retrieve(USER, include_narrower=False, session_id="sess-1")) == [
         "user:u1 entry"
     ]

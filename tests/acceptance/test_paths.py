@@ -242,7 +242,7 @@ async def test_wrong_questions_for_scopes_say_what_to_do(plain: Memory) -> None:
     page = await plain.scopes.list()
     await plain.write_many([{"content": "tea", "scope": Scope.path(label)} for label in "ab"])
     page = await plain.scopes.list(limit=1)
-    with pytest.raises(InvalidInput, match="another listing"):
+    with pytest.raises(InvalidInput, match="belongs to another list"):
         await plain.for_tenant("other").scopes.list(cursor=page.cursor)
 
 

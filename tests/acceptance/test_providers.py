@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -664,6 +664,21 @@ class Bare:
         self.kept[session_id] = list(messages)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda memory: SummarizingProvider(memory, str, active_tokens=0),
+        lambda memory: SummarizingProvider(memory, str, summary_tokens=0),
+        lambda memory: SemanticProvider(memory, found=1_001),
+    ],
+)
+def test_a_number_with_which_a_provider_cannot_work_is_refused(
+    plain: Memory, wrong: Callable[[Memory], object]
+) -> None:
+    with pytest.raises(InvalidInput, match=r"(_tokens|found): must be "):
+        wrong(plain)
+
+
 @pytest.mark.behaviour("C46")
 def test_a_composite_has_parts(plain: Memory) -> None:
     with pytest.raises(InvalidInput, match=r"At least one provider required\."):
@@ -751,6 +766,34 @@ async def test_what_was_written_to_the_parts_one_by_one_is_merged_by_what_it_say
     async with both.turn("bye") as turn:
         turn.add(r("bye"))
     assert texts(await both.read()) == ["hi", "ok", "bye", "bye", "and you?", "ok"], "part by part"
+
+
+@pytest.mark.behaviour("C49")
+@pytest.mark.parametrize("read", ["merge", "first-hit"])
+@pytest.mark.parametrize("change", ["none", "no ids", "edited", "one more"])
+@pytest.mark.parametrize("is_read_here", [True, False])
+async def test_a_list_that_is_written_back_doubles_nothing_in_parts_with_other_ids(
+    memory: Memory, read: Literal["merge", "first-hit"], change: str, is_read_here: bool
+) -> None:
+    parts: list[SessionProvider] = [BufferProvider(memory), SlidingWindowProvider(memory)]
+    for part in parts:
+        await part.write([q("hi"), r("ok"), q("and you?"), r("ok")])
+    both = CompositeProvider(parts, read=read)
+    shown = await both.read()
+    wanted = ["hi", "ok", "and you?", "ok"]
+    if change == "no ids":
+        shown = [one.model_copy(update={"id": None}) for one in shown]
+    elif change == "edited" and is_read_here:
+        shown[2], wanted[2] = shown[2].model_copy(update={"content": "well?"}), "well?"
+    elif change == "one more":
+        shown, wanted = [*shown, Message(**q("bye"))], [*wanted, "bye"]
+    if not is_read_here:
+        both = CompositeProvider(parts, read=read)
+    for _ in range(2):
+        await both.write(shown)
+        for part in parts:
+            assert texts(await part.read()) == wanted
+    assert texts(await both.read()) == wanted
 
 
 @pytest.mark.behaviour("C51")

@@ -168,19 +168,20 @@ async def test_a_draft_has_a_request_of_its_own(memory: Memory) -> None:
 
 async def test_another_request_under_the_id_is_refused(memory: Memory) -> None:
     first = await memory.write("Lisbon", scope=USER, request_id="r1")
+    await memory.write("Faro", scope=USER, key="f", request_id="r2")
     other: list[Call] = [
         lambda m: m.write("Porto", scope=USER, request_id="r1"),
         lambda m: m.write("Lisbon", scope=BOB, request_id="r1"),
         lambda m: m.write("Lisbon", scope=USER, request_id="r1", key="k"),
-        lambda m: m.write("Lisbon", scope=USER, request_id="r1", revive=True),
+        lambda m: m.write("Faro", scope=USER, key="f", request_id="r2", revive=True),
     ]
     for call in other:
-        with pytest.raises(Conflict, match="request_id 'r1' was used for another request"):
+        with pytest.raises(Conflict, match=r"request_id 'r[12]' was used for another request"):
             await call(memory)
     await memory.update(first.id, title="a", request_id="r1")  # each operation has its own ids
     with pytest.raises(Conflict, match="was used for another request"):
         await memory.update(first.id, title="b", request_id="r1")
-    assert len(await entries_of(memory, USER, BOB)) == 1
+    assert len(await entries_of(memory, USER, BOB)) == 2
 
 
 @BOTH

@@ -417,6 +417,8 @@ async def test_a_policy_counts_messages_or_turns_and_needs_no_model(memory: Memo
         for wrong in (-1, "3", True, float("nan"), *([None] if name != "keep_last" else [])):
             with pytest.raises(InvalidInput, match=f"{name}: must be a "):
                 TokenThreshold(**{"max_tokens": 100, name: wrong})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="max_tokens: must be a whole number of at least 1"):
+        TokenThreshold(0)
     with pytest.raises(InvalidInput, match=r"target: must be at most the share of 0\.5"):
         TokenThreshold(100, share=0.5, target=0.6)
 

@@ -418,6 +418,18 @@ async def test_a_body_that_a_web_page_could_send_is_refused(client: Client) -> N
     assert await client.titles() == []
 
 
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}])
+async def test_a_body_that_repeats_a_key_is_refused(client: Client, headers: dict[str, str]) -> None:
+    for text, key in (
+        ('{"scope": "user:ada", "content": "tea", "content": "milk"}', "content"),
+        ('{"scope": "user:ada", "content": "tea", "metadata": {"n": 1, "n": 2}}', "n"),
+    ):
+        sent = {"Content-Type": "application/json", **headers}
+        refused = await client.refused("POST", ENTRIES, content=text, headers=sent)
+        assert refused == (key, "occurs more than once in one object. Send it once")
+    assert await client.titles() == []
+
+
 async def test_texts_of_a_url_that_are_not_utf8_are_refused(client: Client) -> None:
     """Otherwise `caf%E8` and `caf%E9` would name one session."""
     message = {"role": "user", "content": "hello"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
@@ -32,7 +32,7 @@ from memory.orchestrator.conversations.window.reads import (
     with_reads,
 )
 from memory.orchestrator.storage.places import Places
-from memory.policies.message_alignment import align_messages, begins_at, merge_messages
+from memory.policies.message_alignment import align_messages, begins_at, merge_messages, other_ids
 from memory.policies.message_ranking import best_of, ranks_by_words
 from memory.ports.concurrency import outcomes_at_once
 
@@ -209,14 +209,17 @@ class CompositeProvider(TurnMixin, LoopBound):
         reads_of_caller().settle(self._known_as(session_id), given)
         said = await self._with_ids(session_id, given, new)
         known = self._shown_to_caller(session_id)
+        named = [one for one, before in zip(said, given, strict=True) if before.id is not None]
         self._note_read(session_id, [*(known or []), *said] if new else said)
 
         async def to(part: Any) -> list[str]:
-            own = [copy_of(message) for message in said]
             if new:
+                own = [copy_of(message) for message in said]
                 return await written_new(part, own, session_id, tags=tags, agent=agent)
+            ids = await _other_ids(part, session_id, known or named)
+            own = _with_other_ids(said, ids)
             if known is not None and isinstance(part, SessionProvider):
-                await part._assume_read(session_id, known)
+                await part._assume_read(session_id, _with_other_ids(known, ids))
             return list(await part.write(own, session_id, tags=tags, agent=agent) or [])
 
         reads = reads_of_caller()  # each part is written in its own task
@@ -312,6 +315,27 @@ class CompositeProvider(TurnMixin, LoopBound):
             raise forked
         if failed and (not all_of_them or len(failed) == len(results)):
             raise ProviderFailure(call, {name: error_text(error) for name, error in failed}) from failed[0][1]
+
+
+async def _other_ids(part: Any, session_id: str, shown: Sequence[Message]) -> dict[str, str]:
+    """Return the ids that a part has for messages which were shown with another's ids.
+
+    Messages that were written to the parts one by one have an id in each of them.
+    """
+    if not shown:
+        return {}
+    try:  # the caller does not see this read
+        own = await with_reads(WindowReads(), part.read, session_id)
+    except Exception:  # noqa: BLE001 - the write says what is wrong with the part
+        return {}
+    return other_ids(shown, own)
+
+
+def _with_other_ids(messages: Sequence[Message], others: Mapping[str, str]) -> list[Message]:
+    return [
+        copy_of(message).model_copy(update={"id": others.get(str(message.id), message.id)})
+        for message in messages
+    ]
 
 
 def _place(message: Message) -> int:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from memory.agents.providers.provider import ProviderSession, SessionProvider
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.orchestrator.conversations.conversation import Conversation
@@ -30,8 +31,9 @@ class SemanticProvider(SessionProvider):
         namespace: The prefix of its sessions; `"semantic"` by default.
         user: The owner of its sessions.
         last: The number of latest messages.
-        found: The maximum number of messages that are found by the query. With a
-            `limit` on a read, the best of them are returned before the latest.
+        found: The maximum number of messages that are found by the query, at most
+            1,000. With a `limit` on a read, the best of them are returned before the
+            latest.
     """
 
     type: ClassVar[str] = "semantic"
@@ -47,7 +49,9 @@ class SemanticProvider(SessionProvider):
     ) -> None:
         super().__init__(memory, namespace=namespace, user=user)
         self._last = validation.whole("last", last)
-        self._found = validation.whole("found", found)
+        if validation.whole("found", found) > validation.MAX_LIMIT:
+            raise InvalidInput("found", f"must be at most {validation.MAX_LIMIT:,}, not {found:,}")
+        self._found = found
 
     def _trim_window(self, window: list[Message]) -> list[Message]:
         return [window[at] for at in newest(window, self._last)]

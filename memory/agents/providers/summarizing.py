@@ -97,8 +97,8 @@ class SummarizingProvider(SessionProvider):
                 "summarise", f"must be a function from SummaryRequest to text, not {type(summarise).__name__}"
             )
         self._summarise = summarise
-        self._active_tokens = validation.whole("active_tokens", active_tokens)
-        self._summary_tokens = validation.whole("summary_tokens", summary_tokens)
+        self._active_tokens = validation.whole("active_tokens", active_tokens, least=1)
+        self._summary_tokens = validation.whole("summary_tokens", summary_tokens, least=1)
         self._prompt = prompt
 
     async def summary(self, session_id: str = "default") -> str | None:

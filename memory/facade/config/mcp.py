@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
@@ -16,6 +16,8 @@ DEFAULT_MCP_SCOPE: Final = "user:default"
 """The scope of callers over MCP if nothing names one."""
 STDIO_ORIGIN: Final = f"{MCP_SOURCE}stdio"
 """The origin of what a client of `memory mcp` writes."""
+LEAST_TOKEN_BUDGET: Final = 2_000
+"""The smallest budget of an answer, in tokens."""
 
 
 def _as_list(value: object) -> object:
@@ -42,7 +44,7 @@ class McpSection(SettingsTable):
     """The only tools to offer."""
     allow_delete: bool | None = None
     """Offer `forget_memory`, which deletes entries for good."""
-    token_budget: int | None = None
+    token_budget: Annotated[int, Field(ge=LEAST_TOKEN_BUDGET)] | None = None
     """The most tokens of an answer."""
     profile: Literal["memory", "reference"] | None = None
     """The set of tools."""

@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, BinaryIO, TypeAlias
 
 from memory.domain import validation
@@ -15,6 +16,7 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.errors import Conflict, InvalidInput, NotFound, RequestIdReused
 from memory.facade.arguments import id_of, whole
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import (
     check_request_id,
     noted_flag,
@@ -205,11 +207,12 @@ class Artifacts:
             validation.identifier("session_id", session_id),
             validation.whole_limit(limit, default=LIST_LIMIT),
         )
-        after = None if cursor is None else validation.text("cursor", cursor, max_bytes=512)
+        tenant = self._access.tenant
+        seal = CursorSeal("artifacts", tenant, session)
+        after = seal.unseal(cursor)
         await self._access.require_session(session)
-        return await self._access.engine.conversations.manifests.list(
-            self._access.tenant, session, most, after
-        )
+        page = await self._access.engine.conversations.manifests.list(tenant, session, most, after)
+        return replace(page, cursor=seal.seal(page.cursor))
 
     async def delete(self, artifact: ArtifactRef, *, request_id: str | None = None) -> bool:
         """Delete an artifact.

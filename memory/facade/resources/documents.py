@@ -38,6 +38,7 @@ from memory.domain.time import micros_or_none, moment, moment_or_none
 from memory.domain.versions import ExpectedVersion, check_expected
 from memory.facade.arguments import Metadata, flag, length, scope_of, scope_or_subtree
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import (
     check_request_id,
     noted_flag,
@@ -53,7 +54,6 @@ from memory.orchestrator.storage.requests import Request, RequestMark, partition
 
 LIST_LIMIT = 100
 MAX_KEYS = 1_000
-MAX_CURSOR_BYTES = 8 * 1024
 PAGE_GROWTH = 8
 """How many times larger than the page before a page of `iterate` is, up to 1,000."""
 CHECKED_AT_ONCE = 64 * 1024
@@ -584,20 +584,23 @@ class Documents:
         strict: bool = False,
     ) -> DocumentPage:
         most, listed = validation.whole_limit(limit, default=LIST_LIMIT), scope_or_subtree(scope)
-        place = None if cursor is None else validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES)
-        along = validation.one_of("order", order, DOCUMENT_ORDERS)
-        return await self._access.engine.documents.page(
+        along, is_reverse = validation.one_of("order", order, DOCUMENT_ORDERS), flag("reverse", reverse)
+        # a cursor continues behind a key, so it fits other filters and ranges of keys
+        seal = CursorSeal("documents", self._access.tenant, listed.text, keys.only, along, is_reverse)
+        place = seal.unseal(cursor)
+        page = await self._access.engine.documents.page(
             self._access.tenant,
             listed,
             keys,
             limit=most,
-            reverse=flag("reverse", reverse),
+            reverse=is_reverse,
             order=along,
             cursor=place,
             values=flag("values", values),
             passing=passing,
             strict=strict,
         )
+        return dataclasses.replace(page, cursor=seal.seal(page.cursor))
 
 
 async def _request_of(

@@ -13,6 +13,7 @@ from memory.domain.relation import Density, Expansion, Graph, Relation, Relation
 from memory.domain.relation_labels import LABELS
 from memory.facade.arguments import Moment, flag, id_of, moment, whole
 from memory.facade.runtime.access import Access, Scopes
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_about
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.entries.relations import LIST_LIMIT, RelationVisibility
@@ -94,7 +95,6 @@ class Relations:
                 `as_of`, because the relation hides the other entry.
             cursor: The `cursor` of an earlier list, to continue after it.
         """
-        after = None if cursor is None else validation.text("cursor", cursor, max_bytes=512)
         source = None if source_id is None else id_of(source_id, "source_id")
         target = None if target_id is None else id_of(target_id, "target_id")
         asked_of, known = moment("as_of", as_of), moment("known_at", known_at)
@@ -107,8 +107,11 @@ class Relations:
             if both or asked_of is not None or known is not None
             else None
         )
-        return await self._access.engine.relations.find(
-            self._access.tenant,
+        tenant = self._access.tenant
+        seal = CursorSeal("relations", tenant, source, target, label, both, asked_of, known)
+        after = seal.unseal(cursor)
+        page = await self._access.engine.relations.find(
+            tenant,
             source_id=source,
             target_id=target,
             label=label,
@@ -117,6 +120,8 @@ class Relations:
             within=self._access.place(),
             cursor=after,
         )
+        page.cursor = seal.seal(page.cursor)
+        return page
 
     async def expand(
         self, entry_id: str, *, depth: int = 1, scope: Scopes | None = None, superseded: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from memory.domain import validation
@@ -12,6 +12,7 @@ from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.arguments import Metadata
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of_session
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
@@ -128,10 +129,17 @@ class Runs:
             cursor: The cursor that the previous page returned.
         """
         asked = asked_runs(
-            child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
+            self._access.tenant,
+            self._session_id,
+            child_id=child_id,
+            status=status,
+            mode=mode,
+            order=order,
+            limit=limit,
+            cursor=cursor,
         )
         life = (await self._conversation()).log.life
-        return await list_runs(self._access, None, life.session_id, asked)
+        return await list_runs(self._access, life.session_id, asked)
 
     async def delete(self, run_id: str, *, request_id: str | None = None) -> bool:
         """Delete a run. Its child stays.
@@ -159,38 +167,51 @@ class Runs:
         return await self._access.once(request, delete, noted_flag, read_flag)
 
 
+@dataclass(frozen=True, slots=True)
+class RunQuery:
+    """The checked arguments of a list of runs."""
+
+    conditions: list[Condition]
+    descending: bool
+    limit: int
+    seal: CursorSeal
+    cursor: str | None
+
+
 def asked_runs(
+    tenant: str,
+    session_id: str | None,
     *,
+    run_id: str | None = None,
     child_id: str | None,
     status: str | None,
     mode: str | None,
     order: str,
     limit: int | None,
     cursor: str | None,
-) -> tuple[list[Condition], dict[str, Any]]:
-    """Check the filters and the paging of a list of runs, and return both."""
+) -> RunQuery:
+    """Check the filters and the paging of a list of runs, of a session or of all."""
     given = {
+        "run_id": run_id,
         "child_id": None if child_id is None else validation.identifier("child_id", child_id),
         "status": None if status is None else validation.one_of("status", status, RUN_STATUSES),
         "mode": None if mode is None else validation.one_of("mode", mode, RUN_MODES),
     }
-    how = {
-        "descending": validation.one_of("order", order, ("oldest", "newest")) == "newest",
-        "limit": validation.whole_limit(limit, default=RUNS_LIMIT),
-        "cursor": None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
-    }
-    return [Eq(name, value) for name, value in given.items() if value is not None], how
+    newest = validation.one_of("order", order, ("oldest", "newest")) == "newest"
+    most = validation.whole_limit(limit, default=RUNS_LIMIT)
+    conditions: list[Condition] = [Eq(name, value) for name, value in given.items() if value is not None]
+    seal = CursorSeal("runs", tenant, session_id, conditions, newest)
+    return RunQuery(conditions, newest, most, seal, seal.unseal(cursor))
 
 
-async def list_runs(
-    access: Access, run_id: str | None, session_id: str | None, asked: tuple[list[Condition], dict[str, Any]]
-) -> RunPage:
+async def list_runs(access: Access, session_id: str | None, asked: RunQuery) -> RunPage:
     """Return a page of the runs of one session, or of the whole tenant."""
-    filters, how = asked
     where = (
         Tenant(access.tenant)
         if session_id is None
         else within(Partition(access.tenant, scope_of(session_id)))
     )
-    named = [] if run_id is None else [Eq("run_id", run_id)]
-    return await access.engine.conversations.runs.list(where, [*named, *filters], **how)
+    page = await access.engine.conversations.runs.list(
+        where, asked.conditions, descending=asked.descending, limit=asked.limit, cursor=asked.cursor
+    )
+    return replace(page, cursor=asked.seal.seal(page.cursor))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from memory.domain import validation
@@ -11,6 +12,7 @@ from memory.domain.scope import MAX_LABELS, Scope, ScopeKind, Subtree
 from memory.domain.scopes import ScopePage
 from memory.facade.arguments import scope_or_subtree
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.storage.partial_answers import AnswerGaps
 
@@ -61,8 +63,9 @@ class ScopeListing:
         """
         most = validation.whole_limit(limit, default=LIST_LIMIT)
         depth = None if max_depth is None else _depth(max_depth)
-        place = None if cursor is None else validation.text("cursor", cursor, max_bytes=_CURSOR_BYTES)
         prefixes, view = _prefixes(prefix, kind), self._access.view
+        seal = CursorSeal("scopes", self._access.tenant, prefixes, depth)
+        place = seal.unseal(cursor)
         exact: frozenset[str] = frozenset()
         if view is not None and view.scopes is not None:
             if prefix is not None:
@@ -71,9 +74,10 @@ class ScopeListing:
                 below = tuple(one.prefix for one in view.subtrees)
                 exact = frozenset(one for one in view.exact if not one.startswith(below))
                 prefixes = sorted(one for one in (*exact, *below) if one.startswith(tuple(prefixes)))
-        return await self._access.engine.scopes.page(
+        page = await self._access.engine.scopes.page(
             self._access.tenant, prefixes, limit=most, max_depth=depth, cursor=place, exact=exact
         )
+        return replace(page, cursor=seal.seal(page.cursor))
 
     async def _list_reachable(self, limit: int) -> tuple[ScopePage, tuple[str, ...]]:
         view, gaps = self._access.view, AnswerGaps()
@@ -105,10 +109,6 @@ async def list_reachable(memory: HasScopes, *, limit: int) -> tuple[ScopePage, t
         StoreUnavailable: No store answered.
     """
     return await memory.scopes._list_reachable(limit)
-
-
-_CURSOR_BYTES = 16 * 1024
-"""A cursor holds the tenant and the text of a scope, a byte in up to eight."""
 
 
 def _prefixes(prefix: object, kind: object) -> list[str]:

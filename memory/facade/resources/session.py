@@ -24,6 +24,7 @@ from memory.facade.resources.recall import found_for, room_for, with_recalled
 from memory.facade.resources.runs import Runs
 from memory.facade.resources.tasks import Tasks
 from memory.facade.runtime.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of, request_of_session
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.search_options import least_relevance, search_mode
@@ -745,9 +746,12 @@ class Session:
             descending=validation.one_of("order", order, ("oldest", "newest")) == "newest",
             limit=validation.whole_limit(limit, default=HISTORY_LIMIT),
             offset=_number("offset", offset) or 0,
-            cursor=None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
         )
-        return await (await self._conversation()).history(asked)
+        question = replace(asked, limit=0, offset=0)
+        seal = CursorSeal("history", self._access.tenant, self.id, question)
+        asked = replace(asked, cursor=seal.unseal(cursor))
+        page = await (await self._conversation()).history(asked)
+        return replace(page, cursor=seal.seal(page.cursor))
 
     async def search(
         self,

@@ -22,6 +22,7 @@ from memory.facade.resources.delegation import MOST_DELEGATED, delegation
 from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session, delete_once, end_once
 from memory.facade.runtime.access import Access, Scopes
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import request_of, session_partition
 from memory.facade.runtime.view_guard import guard_calls
 from memory.facade.session_options import SessionOptions, draft_of
@@ -240,9 +241,11 @@ class Sessions:
         along = validation.one_of("by", by, ("updated", "created"))
         is_descending = validation.one_of("order", order, ("newest", "oldest")) == "newest"
         most = validation.whole_limit(limit, default=LIST_LIMIT)
-        place = None if cursor is None else validation.text("cursor", cursor, max_bytes=4096)
-        return await self._access.engine.conversations.sessions.list(
-            self._access.tenant,
+        tenant = self._access.tenant
+        seal = CursorSeal("sessions", tenant, asked, having, first, last, along, is_descending)
+        place = seal.unseal(cursor)
+        page = await self._access.engine.conversations.sessions.list(
+            tenant,
             asked=asked,
             tags=having,
             since=first,
@@ -253,6 +256,7 @@ class Sessions:
             cursor=place,
             within=self._access.of_visible_sessions,
         )
+        return replace(page, cursor=seal.seal(page.cursor))
 
     async def runs(
         self,
@@ -281,11 +285,19 @@ class Sessions:
                 "session_id", "is needed: a view of some scopes lists the runs of one session at a time"
             )
         asked = asked_runs(
-            child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
+            self._access.tenant,
+            parent,
+            run_id=given,
+            child_id=child_id,
+            status=status,
+            mode=mode,
+            order=order,
+            limit=limit,
+            cursor=cursor,
         )
         if parent is not None and not await self._access.sees_session(parent):
             return RunPage([], None)
-        return await list_runs(self._access, given, parent, asked)
+        return await list_runs(self._access, parent, asked)
 
     async def end(self, session_id: str, *, request_id: str | None = None) -> PromotionReport:
         """End a session.

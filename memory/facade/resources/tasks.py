@@ -13,6 +13,7 @@ from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
 from memory.facade.arguments import UNSET, Metadata
 from memory.facade.runtime.access import Access
+from memory.facade.runtime.cursors import CursorSeal
 from memory.facade.runtime.request_ids import noted_flag, read_flag, request_of_session
 from memory.facade.runtime.view_guard import guard_calls
 from memory.orchestrator.conversations.conversation import Conversation
@@ -129,12 +130,14 @@ class Tasks:
                 else Eq("parent_id", validation.identifier("parent_id", parent_id))
             )
         most = validation.whole_limit(limit, default=TASKS_LIMIT)
-        behind = None if cursor is None else validation.text("cursor", cursor, max_bytes=4096)
         newest = validation.one_of("order", order, ("oldest", "newest")) == "newest"
+        seal = CursorSeal("tasks", self._access.tenant, self._session_id, asked, newest)
+        behind = seal.unseal(cursor)
         log = (await self._conversation()).log
-        return await self._access.engine.conversations.tasks.list(
+        page = await self._access.engine.conversations.tasks.list(
             log, asked, descending=newest, limit=most, cursor=behind
         )
+        return replace(page, cursor=seal.seal(page.cursor))
 
     async def delete(self, task_id: str, *, request_id: str | None = None) -> bool:
         """Delete a task. Its parts stay, and its id becomes free.

@@ -50,6 +50,7 @@ from memory.domain.session import DeletedEntry, FoundMessages
 from memory.domain.versions import stored_version, version_conflict, version_text
 from memory.domain.view import View, ViewRole
 from memory.facade.arguments import (
+    UNSET,
     Moment,
     Vector,
     consistency_of,
@@ -605,6 +606,7 @@ class Access:
                         "request_id", "is given for the whole call and for a draft. Leave one of the two out"
                     )
                 check_request_id(own.get("request_id"))
+                _check_revive(draft, own)
                 if own or if_exists != "error":
                     plans[at] = self._plan_write(draft, {**mode, **own}, None)
                 parts.append((draft, own))
@@ -695,6 +697,7 @@ class Access:
     async def _write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None) -> _Written:
         draft = self.sign_draft(draft)
         planned = self._plan_write(draft, mode, within)
+        _check_revive(draft, mode)
         check_request_id(mode.get("request_id"))
         await self.engine.embeddings.check_vector(draft.vector)
 
@@ -1224,7 +1227,7 @@ class Access:
         tags: Sequence[str] | None = None,
         types: Sequence[EntryType | str] | None = None,
         since: Moment | None = None,
-        include_narrower: bool = False,
+        include_narrower: bool = UNSET,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
@@ -1255,8 +1258,12 @@ class Access:
             )
         scopes = (self.readable_scopes(None) or []) if anywhere else self.named_scopes(scope)
         session = None if session_id is None else Scope.session(session_id)
+        if session is not None and include_narrower is UNSET:
+            raise InvalidInput(
+                "session_id", "needs include_narrower=True. Pass include_narrower= too, or omit session_id="
+            )
         if (
-            flag("include_narrower", include_narrower)
+            flag("include_narrower", include_narrower is not UNSET and include_narrower)
             and self.config.inclusion_rules
             and session is not None
             and any(s.kind is ScopeKind.USER for s in scopes)
@@ -1305,7 +1312,7 @@ class Access:
         filter: FilterInput | None = None,  # noqa: A002 - the usual word for it
         min_relevance: float | None = None,
         since: Moment | None = None,
-        include_narrower: bool = False,
+        include_narrower: bool = UNSET,
         session_id: str | None = None,
         as_of: Moment | None = None,
         known_at: Moment | None = None,
@@ -1416,6 +1423,12 @@ def _entry_notes(entries: Sequence[Entry]) -> dict[str, Any]:
 
 def _kind_of(scope: Scope | str | None) -> ScopeKind | None:
     return None if scope is None else scope_of(scope).kind
+
+
+def _check_revive(draft: EntryDraft, own: WriteMode) -> None:
+    """Raise `InvalidInput` if a write revives, and no key says which entry."""
+    if own.get("revive") and draft.key is None:
+        raise InvalidInput("revive", "needs a key. Pass the key= of the deleted entry, or omit revive=")
 
 
 def _check_upsert(

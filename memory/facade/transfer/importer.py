@@ -64,6 +64,7 @@ from memory.facade.transfer.lines import (
     RelationLine,
     ScratchpadLine,
     VersionLine,
+    last_moment,
     read,
 )
 from memory.orchestrator.conversations.blobs.large_texts import Chunk
@@ -112,12 +113,12 @@ Progress: TypeAlias = Callable[[int, int], None]
 class BadFile(BadLine):
     """Raised if lines are bad, so that nothing was imported.
 
-    It names the first bad line and its problem. `problems` describes each of them.
+    It names the first bad line and its problem, and counts the others. `problems`
+    describes at most 1,000 of them.
     """
 
-    def __init__(self, name: str, line: int, problem: str, problems: Sequence[str]) -> None:
-        others = len(problems or ()) - 1
-        more = f"; {others} more bad line{'s' * (others > 1)}" if others > 0 else ""
+    def __init__(self, name: str, line: int, problem: str, problems: Sequence[str], others: int) -> None:
+        more = f"; {others:,} more bad line{'s' * (others > 1)}" if others > 0 else ""
         advice = "correct the file, or leave bad lines out (skip_bad, on the command line --skip-bad)"
         super().__init__(name, line, f"{problem}{more}; nothing was imported: {advice}")
         self.problems = problems
@@ -154,6 +155,7 @@ class Import:
         self._same_ids, self._revive, self._skip_bad = same_ids, revive, skip_bad
         self._progress = progress or (lambda done, total: None)
         self._unread: Mapping[int, str] = {}
+        self._now = self._engine.placement.now()
         self._latest: datetime | None = latest_moment(self._engine.placement)
         self._ids = IdMapping(self._tenant, same=same_ids)
         self._report = ImportReport(name)
@@ -260,6 +262,7 @@ class Import:
                 self._last_early = item.line
                 continue
             self._total += 1
+            self._note_moment(last_moment(item))
             if (
                 isinstance(item, RecordLine)
                 and item.kind.collection is SESSIONS
@@ -291,7 +294,8 @@ class Import:
                 self._skip(bad)
         self._report.skipped_lines.sort()
         if first is not None and not self._skip_bad:
-            raise BadFile(self._name, first.line, first.problem, self._report.problems)
+            others = len(self._report.skipped_lines) - 1
+            raise BadFile(self._name, first.line, first.problem, self._report.problems, others)
 
     async def _look_up(self, item: Item | None) -> None:
         """Look up existing entries, and count the quota demand of the others by page.
@@ -441,6 +445,12 @@ class Import:
     def _skip(self, bad: BadLine) -> None:
         self._report.skipped_lines.append(bad.line)
         self._say(str(bad))
+
+    def _note_moment(self, moment: datetime | None) -> None:
+        """Count a line that was written after now, by the clock of another machine."""
+        if moment is not None and moment > self._now:
+            self._report.ahead += 1
+            self._report.ahead_until = max(moment, self._report.ahead_until or moment)
 
     def _say(self, problem: str) -> None:
         if len(self._report.problems) < SPELLED_OUT:

@@ -60,6 +60,7 @@ from memory.domain.enrichment import NOTES, EnrichmentNotes
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
+from memory.domain.json_values import RepeatedKey, distinct_keys
 from memory.domain.relation import Relation
 from memory.domain.relation_labels import LABELS
 from memory.domain.scope import Scope, ScopeKind
@@ -372,11 +373,24 @@ def _with_number(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) ->
 def _check_entry(item: MessageLine | VersionLine, latest: datetime) -> None:
     """Raise `InvalidInput` if a write would refuse the entry.
 
-    It checks the entry's time, and whether a store accepts it.
+    It checks the time of a message, and whether a store accepts an exported entry. Such
+    an entry keeps its moments, also those that lie ahead.
     """
-    check_not_later(item.draft, latest)
     if isinstance(item.draft, ImportedDraft):
         check_storable(item.draft, item.as_it_was)
+    else:
+        check_not_later(item.draft, latest)
+
+
+def last_moment(item: Item) -> datetime | None:
+    """Return the latest moment at which the item was written; None if it has none."""
+    if isinstance(item, RecordLine):
+        return max(item.record.created_at, item.record.updated_at)
+    if not isinstance(item, MessageLine | VersionLine) or not isinstance(item.draft, ImportedDraft):
+        return None
+    kept = item.as_it_was
+    moments = (item.draft.created_at, item.draft.valid_from, None if kept is None else kept.updated_at)
+    return max((one for one in moments if one is not None), default=None)
 
 
 def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: ImportOptions) -> Item:
@@ -674,7 +688,9 @@ def objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dic
 
 def _object(line: bytes, name: str, number: int) -> dict[str, Any] | BadLine:
     try:
-        found = json.loads(line.decode())
+        found = json.loads(line.decode(), object_pairs_hook=distinct_keys)
+    except RepeatedKey as exc:
+        return BadLine(name, number, _twice(exc))
     except UnicodeDecodeError as exc:
         return BadLine(name, number, f"not UTF-8 at byte {exc.start + 1}")
     except json.JSONDecodeError as exc:
@@ -692,10 +708,15 @@ def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[
     """Yield the items of a JSON array, each with its line number."""
     text = _decode(data, name, first_line)
     decoder, at, line, counted_to = json.JSONDecoder(), text.index("[") + 1, first_line, 0
+    strict = json.JSONDecoder(object_pairs_hook=distinct_keys)
     at = _skip_space(text, at)
     while not text.startswith("]", at):
+        problem = None
         try:
-            found, end = decoder.raw_decode(text, at)
+            try:
+                found, end = strict.raw_decode(text, at)
+            except RepeatedKey as exc:
+                problem, (found, end) = _twice(exc), decoder.raw_decode(text, at)
         except json.JSONDecodeError as exc:
             raise BadLine(
                 name,
@@ -708,7 +729,9 @@ def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[
             ) from None
         line += text.count("\n", counted_to, at)
         counted_to = at
-        yield line, found if isinstance(found, dict) else BadLine(name, line, _not_an_object(found))
+        if problem is None and not isinstance(found, dict):
+            problem = _not_an_object(found)
+        yield line, found if problem is None else BadLine(name, line, problem)
         at = _skip_space(text, end)
         if text.startswith(",", at):
             at = _skip_space(text, at + 1)
@@ -724,6 +747,10 @@ def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[
             first_line + text.count("\n", 0, text.index(rest, at + 1)),
             "there is text after the end of the array",
         )
+
+
+def _twice(error: RepeatedKey) -> str:
+    return f"{error}, and all but the last value would be lost. Correct the line"
 
 
 def _decode(data: bytes, name: str, first_line: int) -> str:

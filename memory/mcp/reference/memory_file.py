@@ -63,7 +63,8 @@ async def import_graph(
                 if len(report.problems) < SPELLED_OUT:
                     report.problems.append(str(bad))
         if first is not None and not skip_bad:
-            raise BadFile(name, first.line, first.problem, report.problems)
+            others = len(report.skipped_lines) - 1
+            raise BadFile(name, first.line, first.problem, report.problems, others)
         await asyncio.to_thread(stream.seek, start)
         async for part in _parts(stream, name, unread):
             await _store(graph, [line for line in part if not isinstance(line, BadLine)], report)

@@ -142,6 +142,16 @@ def entry_of(record: Record) -> Entry:
     )
 
 
+def _creation(draft: EntryDraft, now: datetime) -> datetime:
+    """Return the moment of creation, which is not in the future.
+
+    A clock ahead of ours must not open a validity window in the future. But an import
+    keeps the moments of its file.
+    """
+    said = draft.created_at or now
+    return said if isinstance(draft, ImportedDraft) else min(said, now)
+
+
 def record_of(
     draft: EntryDraft,
     *,
@@ -156,9 +166,7 @@ def record_of(
     contributors: list[dict[str, Any]] | None = None,
 ) -> Record:
     """Return the record of a new entry. The caller adds the vector of its text."""
-    born = min(
-        draft.created_at or now, now
-    )  # a clock ahead of ours must not open a validity window in the future
+    born = _creation(draft, now)
     body: dict[str, JsonValue] = {}
     if draft.metadata:
         body["metadata"] = draft.metadata
@@ -211,7 +219,7 @@ def record_of(
         scope=draft.scope.text,
         version=version,
         created_at=born,
-        updated_at=born if born < now else moment(version),
+        updated_at=born if born != now else moment(version),
         expires_at=expiry(draft.expires_at, now),
         fields=fields,
         body=body,

@@ -83,7 +83,7 @@ WRONG = {
     'origin = "key:x"': r"mcp\.origin: .*mcp:desktop",
     'origin = "mcp: "': r"mcp\.origin: .*mcp:desktop",
     'profile = "graph"': r"memory\.toml:3: mcp\.profile: .*reference",
-    "token_budget = 10": r"token_budget: got 10. Pass 2000",
+    "token_budget = 10": r"memory\.toml:3: mcp\.token_budget: must be at least 2000",
     "read_only = true\nallow_delete = true": "allow_delete: cannot be combined with read_only",
     'write_scope = "user:bob"': "not among the scopes",
 }

@@ -60,6 +60,8 @@ def test_a_longer_version_of_the_file_adds_only_what_is_new(memory: CommandLine)
         "skipped_lines": [],
         "refused_lines": [],
         "unlinked_lines": [],
+        "ahead": 0,
+        "ahead_until": None,
         "problems": [],
     }
 

@@ -7,7 +7,7 @@ the error leaves the scope and ends the task, or a whole server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,12 @@ import anyio
 import pytest
 
 from memory import CompositeProvider, Memory, SemanticProvider, SlidingWindowProvider
+from memory.adapters.in_memory import InMemoryStore
+from memory.ports.collections import Collection
 from memory.ports.concurrency import each_at_once
+from memory.ports.contract.collections import DECLARED, SAMPLES
+from memory.ports.contract.support import id_of
+from memory.ports.record import Key, Stored
 
 STEPS = 16
 """A call is cancelled after 0 to 15 steps of the event loop."""
@@ -64,6 +69,41 @@ async def test_a_cancelled_call_ends_within_its_scope(
                     escaped.append((name, steps))
         assert await memory.session("monday").context()
     assert escaped == []
+
+
+class Losing(InMemoryStore):
+    """A store whose driver loses cancellations: it answers, or fails otherwise."""
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__()
+        self.fails, self.waits = fails, asyncio.Event()
+
+    async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        self.waits.set()
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            if self.fails:
+                raise TimeoutError from None
+        return await super()._get(collection, keys)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_cancellation_that_a_driver_loses_ends_the_call_within_its_scope(fails: bool) -> None:
+    store = Losing(fails=fails)
+    await store.open(DECLARED)
+    scope = anyio.CancelScope()
+    calling = asyncio.create_task(call_within(scope, store.get(SAMPLES, [Key("t", id_of(1))])))
+    await store.waits.wait()
+    scope.cancel()
+    assert await calling == "ended"
+    assert scope.cancelled_caught
+    store.waits.clear()
+    plain = asyncio.create_task(store.get(SAMPLES, [Key("t", id_of(1))]))
+    await store.waits.wait()
+    plain.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await plain
 
 
 async def test_concurrent_calls_are_cancelled_with_the_message_of_their_caller() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -230,3 +230,21 @@ async def test_a_port_that_speaks_no_http_is_named(tmp_path: Path) -> None:
             )
             with pytest.raises(StoreUnavailable, match="this port is not its HTTP port"):
                 await memory.open()
+
+
+USED_ALONE: dict[str, tuple[str, Callable[[Memory], Awaitable[Any]]]] = {
+    "revive": ("key=", lambda m: m.write("x", scope=ADA, revive=True)),
+    "revive of a report": ("key=", lambda m: m.write_with_report("x", scope=ADA, revive=True)),
+    "revive of a draft": ("key=", lambda m: m.write_many([{"content": "x", "scope": ADA, "revive": True}])),
+    "revive in a scope": ("key=", lambda m: m.scoped(ADA).write("x", revive=True)),
+    "session_id": ("include_narrower=", lambda m: m.retrieve(ADA, session_id="s")),
+    "session_id of a search": ("include_narrower=", lambda m: m.search("x", scope=ADA, session_id="s")),
+}
+
+
+@pytest.mark.parametrize("name", USED_ALONE)
+async def test_an_argument_that_would_have_no_effect_is_refused(memory: Memory, name: str) -> None:
+    field = name.split()[0]
+    lacking, call = USED_ALONE[name]
+    with pytest.raises(InvalidInput, match=f"^(drafts\\[0\\]\\.)?{field}: needs .*{lacking}"):
+        await call(memory)

@@ -21,6 +21,7 @@ from typing import Any, cast
 import pytest
 
 from memory import BlockingMemory, Conflict, EntryDraft, InvalidInput, Memory, Provenance, QuotaExceeded
+from memory.cli.transfer import _summary as transfer_summary
 from memory.domain.ids import new_id
 from memory.domain.import_reports import ImportReport
 from memory.domain.time import micros
@@ -107,7 +108,7 @@ async def new(tmp_path: Path, config: Callable[[Path], dict[str, Any]]) -> Async
             (tmp_path / name).mkdir(exist_ok=True)
             tiers = config(tmp_path / name)  # a slow test would meet a sweep, which moves entries
             settings = {**tiers, "durations": {"sweep_every": "0s"}}
-            memory = Memory(settings, embedder=embed, clock=clock, **more)
+            memory = Memory(settings, embedder=embed, **{"clock": clock, **more})
             return await stack.enter_async_context(memory)
 
         yield make
@@ -620,8 +621,6 @@ FUTURE = "2999-01-01T00:00:00Z"
 BEYOND = 2**70
 REFUSED_BY_WRITES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "a message of the future": ("said", lambda line: line | {"time": FUTURE}),
-    "an entry of the future": ("entry", lambda line: line | {"created_at": FUTURE}),
-    "a window in the future": ("entry", lambda line: line | {"valid_from": FUTURE}),
     "a source that no store takes": (
         "made",
         lambda line: _set(line, "noted", "body", "sources", 0, "version", to=BEYOND),
@@ -822,15 +821,70 @@ async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes
 @pytest.mark.behaviour("D21", "D32")
 @pytest.mark.parametrize("config", [one_file], indirect=True)
 @pytest.mark.parametrize("same_ids", [False, True])
-async def test_no_import_opens_a_window_in_the_future(new: Maker, same_ids: bool) -> None:
-    here, there = await new("here"), await new("there")
-    await here.write("a lamp", scope="user:ada")
-    (entry,) = await lines_of(here)
-    ahead = [entry | {"valid_from": "2999-01-01T00:00:00Z"}]
-    with pytest.raises(BadLine, match="line 1: valid_from: lies in the future"):
-        await there.admin.import_(ahead, same_ids=same_ids)
+async def test_an_import_keeps_moments_that_lie_ahead_and_what_has_them_is_like_any_entry(
+    new: Maker, same_ids: bool
+) -> None:
+    days = timedelta(days=10)
+    here = await new("here", clock=lambda: datetime.now(UTC) + days)
+    there = await new("there", clock=lambda: datetime.now(UTC))
+    first = await here.write("a lamp", scope="user:ada", expires_at=timedelta(days=30))
+    await here.update(first.id, content="a brass lamp")
+    other, third = [await here.write(text, scope="user:ada") for text in ("an oil lamp", "a lantern")]
+    await here.relations.relate(other.id, "supports", third.id)
+    await here.session("s", user="ada").append({"role": "user", "content": "lights"})
+    lines = await lines_of(here)
+
+    for imported in (3, 0):
+        report = await there.admin.import_(lines, same_ids=same_ids)
+        assert (report.imported, report.skipped_lines, report.refused_lines) == (imported, [], [])
+        assert report.ahead >= 4
+        assert report.ahead_until is not None
+        assert report.ahead_until > datetime.now(UTC) + days - timedelta(hours=1)
+    assert "ahead of this machine's clock, up to" in transfer_summary(report)
+
+    now = datetime.now(UTC)
+    for page in (
+        await there.retrieve("user:ada", order="oldest"),
+        await there.retrieve("user:ada", order="oldest", as_of=now),
+        (await there.browse("user:ada"))[::-1],
+    ):
+        assert [one.content for one in page] == ["a brass lamp", "an oil lamp", "a lantern"]
+    pages, cursor = [], None
+    while True:
+        page = await there.browse("user:ada", limit=1, cursor=cursor)
+        pages += [one.content for one in page]
+        if (cursor := page.cursor) is None:
+            break
+    assert pages == ["a lantern", "an oil lamp", "a brass lamp"]
+    hits = await there.search("lamp", scope="user:ada", mode="lexical")
+    assert {hit.content for hit in hits} == {"a brass lamp", "an oil lamp"}
+    one, two, three = await there.retrieve("user:ada", order="oldest")
+    assert one.created_at > now + days - timedelta(hours=1)
+    if same_ids:
+        assert (one.id, one.created_at) == (first.id, first.created_at)
+        assert [old.content for old in await there.entries.history(one.id)] == ["a lamp", "a brass lamp"]
+
+    changed = await there.update(one.id, content="a tin lamp")
+    assert (await there.update(one.id, tags=["t"], expected_version=changed.version)).tags == ["t"]
+    newer = await there.write("a lamp of glass", scope="user:ada", supersedes=two.id)
+    assert await there.entries.invalidate(three.id)
+    assert [one.content for one in await there.retrieve("user:ada")] == ["a tin lamp", "a lamp of glass"]
+    await there.session("s").append({"role": "user", "content": "more"})
+    assert [said.text for said in (await there.session("s").window()).messages] == ["lights", "more"]
+    await there.admin.sweep()
+    assert await there.delete(one.id, request_id="r1")
+    assert await there.admin.erase("user:ada") >= 2
     assert [found async for found in there.entries.iterate(include_retired=True)] == []
-    assert (await there.admin.import_([entry], same_ids=same_ids)).imported == 1
+    assert (await there.get(newer.id)) is None
+
+
+@pytest.mark.behaviour("D21")
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_message_of_another_system_that_lies_ahead_is_refused(new: Maker) -> None:
+    memory = await new("here")
+    ahead = {"role": "user", "content": "hi", "time": "2999-01-01T00:00:00Z"}
+    with pytest.raises(BadLine, match="line 1: created_at: lies in the future"):
+        await memory.admin.import_([ahead], scope="user:ada")
 
 
 @pytest.mark.behaviour("D11", "D37", "D46")
@@ -1000,3 +1054,35 @@ async def test_an_import_leaves_out_the_number_of_another_store() -> None:
                 await memory.short_ids.of([entry.id, *[one.id for one in await memory.retrieve("user:ada")]])
             ).values()
         ) == [1, 2]
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_key_that_a_line_repeats_is_named_and_no_value_is_lost_in_silence(
+    new: Maker, tmp_path: Path
+) -> None:
+    here, there = await new("here"), await new("there")
+    await here.write("a lamp", scope="user:ada", metadata={"n": 1})
+    (entry,) = await lines_of(here)
+    good = json.dumps({"role": "user", "content": "hello"})
+    for line, key in (
+        (json.dumps(entry)[:-1] + ', "content": "two lamps"}', "content"),
+        (json.dumps(entry).replace('{"n": 1}', '{"n": 1, "n": 2}'), "n"),
+        ('{"role": "user", "content": "hi", "content": "bye"}', "content"),
+    ):
+        assert line.count(f'"{key}"') > 1
+        for text in (f"{good}\n{line}\n", f"[{good},\n{line}]"):
+            file = tmp_path / "lines.jsonl"
+            file.write_text(text)
+            with pytest.raises(BadLine, match=f"line 2: the key '{key}' occurs more than once"):
+                await there.admin.import_(file, messages_to="user:ada")
+            report = await there.admin.import_(file, messages_to="user:ada", skip_bad=True)
+            assert report.skipped_lines == [2]
+    assert [one.content for one in await there.retrieve("user:ada")] == ["hello"]
+
+
+@pytest.mark.parametrize("config", [one_file], indirect=True)
+async def test_a_refused_file_counts_all_of_its_bad_lines(new: Maker) -> None:
+    memory = await new("here")
+    with pytest.raises(BadFile, match=r"line 1: .*; 1,500 more bad lines; nothing was imported") as refused:
+        await memory.admin.import_(["{"] * 1_501)
+    assert len(refused.value.problems) == 1_000
