@@ -29,7 +29,10 @@ async def list_records(
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="ID", help="Only records of this key.")] = None,
     every: Annotated[bool, typer.Option("--all", help="List the records of every tenant.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, metavar="N")] = 100,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-n", min=1, max=1000, metavar="N", help="The largest number of records."),
+    ] = 100,
     cursor: CursorOption = None,
 ) -> None:
     """List requests of the tenant, newest first: who did what, and the outcome.

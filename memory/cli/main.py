@@ -183,7 +183,7 @@ def options(
 def main() -> None:
     """Run the command line: the entry point of `memory`.
 
-    An interrupt ends it in one line, also where no command runs yet or any more.
+    An interrupt ends it in one line, even before and after a command runs.
     """
     try:
         _run_app()

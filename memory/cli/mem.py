@@ -40,7 +40,9 @@ async def mem(
     ] = None,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", metavar="ID", help="The session to which new entries are pinned."),
+        typer.Option(
+            "--conversation", metavar="ID", help="The session that new entries name as their conversation."
+        ),
     ] = None,
     agent: Annotated[
         str | None,

@@ -160,9 +160,9 @@ def _because(rule: Forecast) -> str:
 async def sweep(cli: Cli) -> int:
     """Run maintenance once, for all tenants.
 
-    A sweep completes pending steps, deletes data that is no longer needed, and applies
-    the rules. Exits with 1 if a step has to wait or needs attention, or if another
-    process is running a sweep.
+    A sweep completes pending steps, deletes expired data, and applies the rules.
+    Exits with 1 if a step has to wait or needs attention, or if another process is
+    running a sweep.
     """
     async with cli.memory() as memory:
         report = await memory.admin.sweep()

@@ -269,7 +269,7 @@ async def import_messages(
     """Append the messages of a file to a session.
 
     The file holds messages in a format of `memory.formats`, plain {role, content}, or
-    our own format. Every line is checked before the first is written.
+    the library's own format. Every line is checked before the first is written.
 
     Importing the same file again adds only messages that the session lacks; so does an
     export of the session, and a file that has grown. Messages without ids are compared
@@ -343,8 +343,8 @@ async def export_messages(
     """Write all messages of a session as JSON Lines, compacted ones too.
 
     With --json the output is one array. Messages that came in the requested format are
-    written as they came. Each has its time: when it was said or, if the file did not
-    tell, when it was stored. OpenAI messages match OpenAI's own API, even if they came
+    written as they came. Each has its time: when it was said or, if that is unknown,
+    when it was stored. OpenAI messages match OpenAI's own API, even if they came
     from a server without call ids. `memory session import` reads the output.
     """
     from memory.domain import validation

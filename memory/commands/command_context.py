@@ -121,9 +121,9 @@ class CommandContext(Protocol):
     def now(self) -> datetime: ...
 
     def for_command(self, number: int) -> CommandContext:
-        """Return the memory for one command of a text, which is numbered from 1.
+        """Return the memory for command `number` of a text; the first is 1.
 
-        With a request id, the change of the command is one part of the request.
+        With a request id, each command gets an id that derives from it.
         """
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:

@@ -101,7 +101,7 @@ class Density(Command):
 
 @dataclass(frozen=True, slots=True)
 class AddEntry(Command):
-    """Add an entry; `body` is None if it was not closed."""
+    """Add an entry; `body` is None if the text lacks the line that ends it."""
 
     type: str
     title: str
@@ -129,7 +129,7 @@ class ReadArtifact(Command):
 
 @dataclass(frozen=True, slots=True)
 class Write(Command):
-    """Append to a scratchpad; `text` is None if a body was not closed."""
+    """Append to a scratchpad; `text` is None if the line that ends it is missing."""
 
     text: str | None
     shared: bool = False

@@ -255,8 +255,8 @@ class PartialWrite(Conflict):
     """Raised if some drafts or puts of one call conflict; all others are stored.
 
     `written` maps the positions of drafts to entries, and those of puts to documents.
-    It has also what the call found stored under a key. `conflicts` maps the positions
-    of the others to their errors. Correct those, and write only them again.
+    It includes items that were stored already. `conflicts` maps the positions of the
+    others to their errors. Correct these others, and write only them again.
     """
 
     code = "partial_write"

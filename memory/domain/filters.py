@@ -444,7 +444,7 @@ def comparison(path: tuple[str, ...], operator: Operator, value: object) -> Comp
         raise InvalidInput(field, f"{kind} has no order. Numbers, texts and moments have one")
     if operator in ORDERINGS and isinstance(value, Decimal):
         raise InvalidInput(
-            field, "decimals are stored as text, whose order is another one. Store and compare a float"
+            field, "decimals are stored as text, which sorts in another order. Store and compare a float"
         )
     return Comparison(path, operator, checked)
 

@@ -70,7 +70,7 @@ def beside(record_id: str, *source: str) -> str:
 
 
 def is_id(text: object) -> bool:
-    """Return whether the text has the form of our ids.
+    """Return whether the text has the form of the library's ids.
 
     No store has a record under any other text.
     """

@@ -12,15 +12,15 @@ from memory.domain.time import moment
 class SweepReport(ResultMixin):
     """The result of one sweep.
 
-    `ran` is false if another process holds the lease, or if the archive does not
-    answer. `more` says that there was more to do than the budget allowed. The next
-    sweep continues there. `waiting` lists work that a store prevented. `stays` lists
-    problems that need an operator: records that a tier refuses, and steps that a store
-    refuses or that a newer version of the library left.
+    `ran` is false if another process holds the lease, or if the store of tier `mid`
+    does not answer. `more` says that there was more to do than the budget allowed. The
+    next sweep continues there. `waiting` lists work that a store prevented. `stays`
+    lists problems that need an operator: records that a tier refuses, and steps that a
+    store refuses or that a newer version of the library left.
 
     `healed` counts scopes in which a store was behind the others. `reindexed` counts
-    vectors that were renewed after a reindex. By rules of retention, `deleted` counts
-    entries and sessions, `ended` counts sessions, and `dropped_versions` kept versions.
+    vectors that were renewed after a reindex. Of the work of retention rules, `deleted`
+    counts entries and sessions, `ended` sessions, and `dropped_versions` kept versions.
     `held` counts records that stay because of a legal hold.
     """
 

@@ -247,8 +247,8 @@ class Memory(AsyncContext, LoopBound):
         )
         if on_window_exit is not None and on_window_exit != ELSEWHERE and not callable(on_window_exit):
             raise ConfigError(
-                f"on_window_exit: got {type(on_window_exit).__name__}. Pass a function from `ExitedMessages`"
-                f" to entries, or '{ELSEWHERE}' where another process has the function"
+                f"on_window_exit: got {type(on_window_exit).__name__}. Pass a function that takes"
+                f" `ExitedMessages` and returns entries, or '{ELSEWHERE}' if another process has the function"
             )
         advises = None if advisor is None else as_advisor(advisor)
         reranks = None if reranker is None else as_reranker(reranker)
@@ -782,7 +782,7 @@ class Memory(AsyncContext, LoopBound):
             entry_id: The id of the entry.
             scope: With `key`, names the entry instead of its id.
             key: The key of the entry in `scope`.
-            as_of: Return the entry as it was true at this moment, also if it was
+            as_of: Return the entry as it was true at this moment, even if it was
                 retired since.
             known_at: Return the version that was stored at this moment, before later
                 edits. An entry is known from its `updated_at` on. If it was given a
@@ -864,7 +864,7 @@ class Memory(AsyncContext, LoopBound):
 
         The list's `cursor` asks for the next page of the same question, with any limit;
         it is None at the end. An entry that nobody edits or deletes meanwhile is shown
-        exactly once, also if others are written or many entries changed at one moment.
+        exactly once, even if others are written or many entries changed at one moment.
         An entry that is edited meanwhile moves to the beginning of the list. It may be
         missing from the later pages, but is never shown twice. Moving to another tier
         and being read do not count as changes.

@@ -73,7 +73,7 @@ class LateMemory:
     async def open_after_answer(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Answer a request, and open the memory behind it. A middleware of the SDK."""
+        """Answer a request, then open the memory. A middleware of the SDK."""
         try:
             return await call_next(ctx)
         finally:
@@ -162,7 +162,7 @@ async def _run(server: MemoryServer) -> None:
 
 
 class PendingAnswers:
-    """The stream of answers, which knows the requests that have none yet."""
+    """The stream of answers. It tracks the requests without an answer."""
 
     def __init__(self, written: WriteStream[SessionMessage]) -> None:
         self._written = written

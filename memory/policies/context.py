@@ -43,7 +43,7 @@ class ContextRequest:
     earlier: Sequence[Message] = field(default_factory=tuple)
     """Archived summaries for a layered read."""
     as_stored: bool = False
-    """Whether no message is added, moved behind its call or left out.
+    """Whether no message is added, moved to its call or left out.
 
     Then only `last` is considered, and it counts all messages.
     """

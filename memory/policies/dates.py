@@ -94,8 +94,8 @@ class Period:
 def period_of(text: str, today: date) -> Period | None:
     """Return the first period that a question names; None without a valid one.
 
-    A range ("between May 3 and May 9", "since Monday") counts before single days, and
-    of those the most exact form.
+    A range ("between May 3 and May 9", "since Monday") wins over single days. Among
+    single days, the most exact form wins.
     """
     for opening in _OPENS.finditer(text):
         if period := _range_after(text, opening, today):

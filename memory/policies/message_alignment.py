@@ -65,9 +65,9 @@ def begins_at(written: Sequence[Message], known: Sequence[Message]) -> bool:
 def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
     """Concatenate the lists, with each message once.
 
-    A message is the same as one with its id. If other lists lack its id, it is the same
-    as one with its content: each list gave its own id to the same message. A content
-    occurs as often as in the list that repeats it most.
+    Messages with equal ids are the same. A message whose id no other list has is the
+    same as one with equal content, because lists may give it different ids. Equal
+    messages of one list all stay.
     """
     whole: list[Message] = []
     named: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """The capabilities of stores and the needs of tiers: one type for both.
 
-See docs/architecture.md, sentence 2.
+docs/backends.md has the table of all backends.
 """
 
 from __future__ import annotations

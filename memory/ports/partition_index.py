@@ -123,7 +123,7 @@ class PartitionIndex:
         return wanted[np.array(self._roles, np.int8)]
 
     def lengths(self) -> Ints:
-        """Return for each place the number of words of its current or former record."""
+        """Return the number of words at each place, of its current or former record."""
         return np.array(self._lengths, np.int64)
 
     def postings(self, stem: str) -> tuple[Ints, Scores]:

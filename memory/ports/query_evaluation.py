@@ -210,8 +210,8 @@ def merge_pages(
     """Merge the pages that several stores returned for one query into one page.
 
     Each page has records or heads, and a cursor. Heads must have the values of the
-    order. If a store has more pages, the result holds nothing behind the end of its
-    page, because the store's next row may sort earlier.
+    order. If a store has more pages, the result ends at the last row of that
+    store's page, because its next row may sort earlier.
     """
     ends = [cursor for _, cursor in pages if cursor is not None]
     positions = [decode_cursor(end, query.order) for end in ends]

@@ -1,6 +1,6 @@
 """The store port: the only interface that every backend implements.
 
-It is the narrow waist of the architecture (docs/architecture.md, sentence 1).
+The engine uses stores only through it (see docs/architecture.md).
 
 Clauses (`memory.ports.contract.clauses`): life.*, get.*, apply.*, count.*, erase.*,
 search.*, due.*, upkeep.*, remote.*, full.*, and those of each capability.

@@ -34,7 +34,7 @@ _UNSPACED = (
 )
 """Blocks of scripts that write no spaces between words.
 
-Each of their characters is a word, together with the marks behind it.
+Each of their characters is a word, together with the marks after it.
 """
 _EMOJI = "\u2600-\u27bf\U0001f000-\U0001faff"
 """Each of these is a word of its own."""

@@ -140,7 +140,7 @@ async def _caller_of(context: Any) -> McpCaller:
 
 
 def _refuse_foreign(headers: Headers, settings: ServerSettings) -> None:
-    """Refuse what a web page could send here, also after it rebound its name.
+    """Refuse what a web page could send here, even after it rebound its name.
 
     Raises:
         Problem: 403 for a page of another origin. 421 for another name than those of

@@ -342,7 +342,7 @@ def relation_json(relation: Any) -> dict[str, Any]:
 
 
 class ClosingResponse(StreamingResponse):
-    """A stream that closes its source at once, also if the client goes away.
+    """A stream that closes its source at once, even if the client goes away.
 
     Other requests run between its pieces.
     """

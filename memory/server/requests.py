@@ -185,7 +185,7 @@ async def full_id(
 ) -> str:
     """Return the full id that a path names by a UUID, `42` or `#42`.
 
-    With a `request_id`, a repeat gets the same id, also if its record is deleted.
+    With a `request_id`, a repeat gets the same id, even if its record is deleted.
 
     Raises:
         Problem: 404 where the text names nothing of this kind, with the text `missing`.

@@ -2,11 +2,11 @@
 
 Scripts and notebooks call the same methods. The calls run on an event loop in a
 separate thread, which starts with the first call. If an async class returns another
-async object (a view, a resource, a session), the caller gets a *twin*: a blocking
-object that wraps the async one and runs its calls on the same loop. An object that is
-made from a twin, such as a provider, runs on the twin's loop. `BlockingMemory(memory)`
-is a twin of a memory that was made with `loop="own"`, on the same loop.
-`blocking_class(TheClass)` makes the class of the twins of a class, once.
+async object (a view, a resource, a session), the caller gets a blocking object. It
+wraps the async one and runs its calls on the same loop. An object that is made from a
+blocking one, such as a provider, runs on that loop too. `BlockingMemory(memory)` wraps
+a memory that was made with `loop="own"`, on the same loop. `blocking_class(TheClass)`
+makes the blocking class of a class, once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["CONTEXT", "SyncWrapper", "blocking_class", "is_async"]
 
 
 class SyncWrapper(Proxy):
-    """The base class of twins. A twin holds an async object and the loop of its calls.
+    """The base of blocking classes. It holds an async object and the loop of its calls.
 
-    A twin that was made by calling its class stops the loop in `close`.
+    An object that was made by calling its class stops the loop in `close`.
     """
 
     @classmethod
@@ -57,7 +57,7 @@ class SyncWrapper(Proxy):
 
 @functools.cache
 def blocking_class(original: type) -> type[SyncWrapper]:
-    """Return the class of a class's twins, with its public methods and attributes."""
+    """Return the blocking version of a class, with its public attributes."""
     members: dict[str, Any] = {
         "__doc__": _doc(original),
         "__module__": original.__module__,

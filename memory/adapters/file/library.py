@@ -185,7 +185,7 @@ class Library:
                 self._locked = False
 
     def steady(self, deadline: float) -> None:
-        """Learn what has changed, and wait for changes of several files among it.
+        """Read the log of changes, then wait for unfinished changes of several files.
 
         The order matters: such a change is logged after its journal is written. So a
         logged change either still has its journal or is complete.

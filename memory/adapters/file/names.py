@@ -144,9 +144,9 @@ class Place:
 
 
 def place_of(collection: str, standing: Standing) -> Place | None:
-    """Return the place of a value; None for a tombstone, which has no scope.
+    """Return the file place of a record or mark; None for a tombstone.
 
-    A tombstone stays where its record was.
+    A tombstone has no scope. It stays in the file of its record.
     """
     if isinstance(standing, Tombstone):
         return None

@@ -241,7 +241,7 @@ async def delete_matching(table: Table, quarantine: Quarantine, deletion: Deleti
     """
     there = (
         scope_conditions(deletion.query.where) | OURS | {"type": {"$nin": [MARK, TOMBSTONE]}}
-    )  # also if the type is damaged
+    )  # even if the type is damaged
     deleted = 0
     async for documents in _portions(table, there):
         while documents:

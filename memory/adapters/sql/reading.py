@@ -133,7 +133,7 @@ async def _rows(
     columns: tuple[str, ...],
     at: Mapping[str, int],
 ) -> tuple[Sequence[Columns], bool]:
-    """Return the rows of a page in order, and whether there are more behind it."""
+    """Return the rows of a page in order, and whether there are more after it."""
     limit = query.limit
     take = limit + 1
     few = await _bound_of_few(connection, table, query)

@@ -76,7 +76,7 @@ class CircuitBreaker(Wrapper):
             self._note_success()
             return answer
         finally:
-            if trying:  # also after a cancellation
+            if trying:  # even after a cancellation
                 self._trying = False
 
     async def check(self) -> Health:

@@ -95,7 +95,7 @@ def has_role(fields: Fields, roles: Container[str]) -> bool:
 
 
 def role_at(fields: Fields, roles: Mapping[str, Role]) -> Role:
-    """Return our role for that of the original."""
+    """Return the `Role` for the role of the original message."""
     role = fields.get("role")
     if not isinstance(role, str) or role not in roles:
         raise InvalidInput("role", f"must be one of {', '.join(roles)}, not {role!r}")

@@ -121,7 +121,7 @@ class Admin:
         return await self._access.engine.tenants.erase(self._access.tenant)
 
     async def erase_user(self, user: str | Scope, *, dry_run: bool = False) -> ErasedUser:
-        """Erase the messages of a user and the memories of them.
+        """Erase a user: sessions, messages, and the entries and documents of the user.
 
         These are erased:
 
@@ -448,7 +448,7 @@ class Admin:
     async def sweep(self) -> SweepReport:
         """Run one round of maintenance, for all tenants of the stores.
 
-        It completes work that crashes cut off, deletes data that is no longer needed,
+        It completes work that crashes cut off, deletes expired data,
         and applies the sweep rules. `on_window_exit` is called after it, and this call
         waits for it. The report counts those calls as `pending_steps`.
         """

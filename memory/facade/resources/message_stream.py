@@ -122,7 +122,7 @@ class MessageStream(AsyncContext):
         if "content" in changes:
             raise InvalidInput(
                 "content",
-                "is the text that was written to the stream. Change it afterwards with `session.update`",
+                "was given, but the text comes from `write`. Change it afterwards with `session.update`",
             )
         changed = changes_of(changes, "MessageStream.finish")
         self._check_claims(changed)

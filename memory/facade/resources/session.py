@@ -670,7 +670,7 @@ class Session:
         """Return the messages of the window as they were appended.
 
         Unlike `context`, this adds no result for an interrupted call. It moves no
-        result behind its call, and leaves out no result without a call. So
+        result to its call, and leaves out no result without a call. So
         `window().to(format)` returns equal what was appended in that format. The system
         message comes first, then the newest summary.
 

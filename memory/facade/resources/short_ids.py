@@ -54,7 +54,7 @@ class ShortIds:
 
         Args:
             request_id: The id of the request that needs it, such as a deletion. A
-                repeat finds what the first call found, also if it was deleted since.
+                repeat finds what the first call found, even if it was deleted since.
 
         Returns:
             The kind, the full id and the short id, or None where nothing has this id.

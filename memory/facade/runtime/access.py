@@ -826,7 +826,7 @@ class Access:
     async def refuse_unknown(self, drafts: Sequence[EntryDraft]) -> None:
         """Raise `InvalidInput` if a draft names a session or artifact that is missing.
 
-        Sessions are checked for drafts that are pinned to one.
+        A draft with a `conversation_id` is checked against its session.
         """
         pinned = list(
             dict.fromkeys(

@@ -42,7 +42,7 @@ class LoopThread:
         self._is_needed = is_needed
         self._life: _Life | None = None
         self._latest: _Life | None = None
-        """The life of the thread, also when it is over."""
+        """The life of the thread, even when it is over."""
         self._lock = threading.RLock()
         self._forks = ForkGuard(self)
 

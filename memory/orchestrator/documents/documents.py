@@ -170,7 +170,7 @@ class PutRequest:
         return is_same_json(record.body["value"], self.value.value)
 
     def stored_as(self, record: Record, version: int, updated_at: datetime) -> DocumentInfo:
-        """Return the document that this put stored, also if it was replaced since."""
+        """Return the document that this put stored, even if it was replaced since."""
         expires_at = None if self.expires_in is None else updated_at + self.expires_in
         return replace(
             info_of(record),
@@ -418,7 +418,7 @@ class Documents:
             if cursor is None:
                 return DocumentPage(found, None, damaged)
             if checked >= most:
-                note = f"the filter was checked on {checked:,} documents; the cursor goes on behind them"
+                note = f"the filter was checked on {checked:,} documents; the cursor continues after them"
                 return DocumentPage(found, cursor, damaged, (note,))
 
     async def _passing_row(self, row: Record, passing: Filter) -> Record | None:
@@ -689,7 +689,7 @@ class Documents:
         """Put an exported document if nothing is stored under its key.
 
         Args:
-            revive: Put it also if it was deleted here.
+            revive: Put it even if it was deleted here.
 
         Returns:
             "refused" if another document is stored under the key.

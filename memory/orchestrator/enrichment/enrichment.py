@@ -326,7 +326,7 @@ class Enricher:
     async def _candidates(self, record: Record) -> list[Entry]:
         """Return older entries of the same scope and type that match its title.
 
-        They are sorted best first, in their current state at home.
+        They are sorted best first, in the current state of their primary store.
         """
         entry = entry_of(record)
         asked = EntryQuery(

@@ -40,7 +40,7 @@ class NewEntry:
 
     @classmethod
     def growth(cls, before: Record, after: Record) -> list[NewEntry]:
-        """Return by how much an edit enlarges an entry; nothing if it does not."""
+        """Return the growth of an entry by an edit; an empty list without growth."""
         more = _size(after) - _size(before)
         return [cls(after.key, after.scope, more, derived=False, is_new=False)] if more > 0 else []
 

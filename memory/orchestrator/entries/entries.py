@@ -577,7 +577,7 @@ class Entries:
         """Return the given versions of entries; None for those that may not be shown.
 
         If a version is not kept any more, its entry is returned as it is now. The
-        versions of a deleted entry are gone, also if its id is in use again.
+        versions of a deleted entry are gone, even if its id is in use again.
         """
         located = await self._placement.locate_many(ENTRIES, [Key(tenant, one) for one, _ in wanted])
         found: dict[tuple[str, int], Record] = {}

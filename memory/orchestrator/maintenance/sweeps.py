@@ -346,7 +346,7 @@ class Maintenance:
         """Finish pending steps and moves in one store, and delete expired records.
 
         If records may be discarded, the store is added to `over`. A sweep that ends
-        early is continued behind its last attempt, so that failing work does not block
+        early is continued after its last attempt, so that failing work does not block
         the rest.
         """
         begin = self._reached.pop(leaf.name, None)

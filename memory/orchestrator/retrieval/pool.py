@@ -5,12 +5,12 @@ direction in which records move. If two homes were asked at once, a record that 
 between them could be missed.
 
 A store without search by meaning is served by the store that has copies of its records.
-The copies are searched first, and their hits are scored at home with all other
-candidates, in one query. The same is true of records that this process has yet to
+The copies are searched first, and their hits are scored in the home store with all
+other candidates, in one query. The same is true of records that this process has yet to
 deliver to the copies, so that a search finds all earlier writes.
 
 Passages of long texts are searched at the same time. Entries that only they found are
-scored at home in a second query.
+scored in the home store in a second query.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ class CandidateCollector:
         """Return the answer of a home store.
 
         If it fails, its copies are asked for candidates. Whether those may be shown is
-        checked at home.
+        checked in the home store.
         """
         answer = await self._browser.try_call(
             part.store, lacking, self._candidates(part.store, asked, lacking)

@@ -90,7 +90,7 @@ class Cache:
             log.warning("cache '%s' was not filled: %s", store.name, error)
 
     async def invalidate(self, collection: Collection, *keys: Key) -> bool:
-        """Remove copies before and after a write at home, and refuse earlier fills.
+        """Remove copies before and after a write to the home, and refuse earlier fills.
 
         A cache that cannot be reached keeps its copies. This process then serves none
         of them until it has invalidated them. Other processes serve them until

@@ -437,7 +437,7 @@ def _put_vector(
 def _note_stated(record: Record, body: dict[str, JsonValue], changes: Mapping[str, Any]) -> None:
     """Note which values a call stated without changing them.
 
-    They are this writer's values too, also when an earlier writer is reverted.
+    They are this writer's values too, even when an earlier writer is reverted.
     """
     for name in (STATED, RESTATED):
         body.pop(name, None)

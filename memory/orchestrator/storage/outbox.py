@@ -702,7 +702,7 @@ def replicas(placement: Placement, collection: Collection, home: Store, tier: st
 def write_steps(
     placement: Placement, collection: Collection, record: Record, home: Store
 ) -> tuple[PendingStep, ...]:
-    """Return the pending steps of a record that is written at home.
+    """Return the pending steps of a record that is written to its home store.
 
     They are its replicas and, for a new text that has a vector, its passages if it is
     or was long.

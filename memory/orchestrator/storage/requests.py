@@ -3,7 +3,7 @@
 Each request has a record in the archive. It is put before the call changes anything,
 and holds no content: only a digest of the request, its status, and then the ids and
 versions of the result. All that the call stores carries a mark of the request, or an id
-that derives from it. So a repeat finds it, also if the call was cut off before it noted
+that derives from it. So a repeat finds it, even if the call was cut off before it noted
 its result.
 """
 

@@ -127,7 +127,7 @@ class SessionClosing:
         """Carry out pending ends.
 
         None is carried out while a store does not answer. If one has to wait for a
-        store, those behind it wait too.
+        store, those after it wait too.
         """
         try:
             for store in self._placement.topology.homes:

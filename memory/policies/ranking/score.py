@@ -46,9 +46,9 @@ class ScoredPool:
 
 
 def score(question: Question, pool: CandidateColumns, near: bytes | None, now: datetime) -> ScoredPool:
-    """Score the pool, which counts the words of the question's `stems`.
+    """Score the pool, which has the counts of the question's `stems`.
 
-    `near` is the vector of the embedded text. Days are counted from `now`.
+    `near` is the vector of the question. Ages are measured at `now`.
     """
     neighbours = _Neighbours(pool)
     rare = _rarities(question, pool)

@@ -43,7 +43,7 @@ def cells(
     *,
     shared: bool = False,
 ) -> Callable[[Test], Test]:
-    """Run the test once for each value of the parameter, also after failures.
+    """Run the test once for each value of the parameter, even after failures.
 
     Several parameters are named with commas between. Each cell has a fresh `store` and
     `harness`. With `shared`, all cells have the same ones, and may use any fixture.

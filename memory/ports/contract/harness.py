@@ -162,9 +162,9 @@ class Harness:
     async def clear(self, store: Store, collections: Sequence[Collection]) -> Store:
         """Empty an open store and open it with these collections, or return another.
 
-        The test before only wrote to it and read it. The event loop is the current one,
-        and may be another than before. Implement it if making a store takes long: tests
-        then reuse stores.
+        The previous test only wrote to it and read it. The event loop is the current
+        one, and may differ from the previous one. Implement it if making a store takes
+        long: tests then reuse stores.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement clear()")
 

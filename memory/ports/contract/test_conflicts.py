@@ -169,7 +169,7 @@ async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands
 @pytest.mark.asyncio
 @cells("standing", STANDING)
 async def test_nothing_of_what_stood_there_is_left_in_what_comes_after(store: Store, standing: str) -> None:
-    """Neither content nor bookkeeping is left, also after a purge in between."""
+    """Neither content nor bookkeeping is left, even after a purge in between."""
     bare = record(version=V + 1, generation=0)
     settles = frozenset({"deliver", "erase"})
     plain: Write = delete(version=V + 1, collection=AT, settles=settles)

@@ -114,7 +114,7 @@ async def test_the_words_of_a_head_are_those_of_its_texts(store: Store) -> None:
 @clause("heads.pages")
 @pytest.mark.asyncio
 async def test_pages_of_heads_are_the_pages_of_the_records(store: Store) -> None:
-    """That holds also if heads do not carry the fields of the order."""
+    """That holds even if heads do not carry the fields of the order."""
     tiers = ("", "short", "mid")
     rows = [
         record(n, fields={"type": "ab"[n % 2]} if n % 3 else {}, tier=tiers[n % 3], role=list(Role)[n % 2])

@@ -213,7 +213,7 @@ async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str
 @pytest.mark.asyncio
 @cells("descending", [False, True], shared=True)
 async def test_pages_over_hostile_values_lose_and_repeat_nothing(store: Store, descending: bool) -> None:
-    """That holds also if only the id distinguishes two records."""
+    """That holds even if only the id distinguishes two records."""
     values = {id_of(n): NAMES[n // 2] for n in range(len(NAMES))}
     await apply_all(store, *[put(record(n, fields={"type": NAMES[n // 2]})) for n in range(len(NAMES))])
     ids = sorted(values, key=lambda id_: (values[id_], id_), reverse=descending)

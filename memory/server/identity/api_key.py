@@ -75,7 +75,7 @@ class ApiKey:
     def accepts(self, text: KeyText, now: datetime) -> bool:
         """Return whether a text is one of this key, and valid now.
 
-        It takes equally long for every text, also if the key has no secret any more.
+        It takes equally long for every text, even if the key has no secret any more.
         """
         matches, digest = False, text.digest
         for one in self.secrets or (_NO_SECRET,):

@@ -36,7 +36,7 @@ _PAGE: Final = 100
 _NAMES: Final = frozenset(
     {"agent", "key", "keys", "name", "run", "scope", "session", "session_id", "source", "to", "user"}
 )
-"""Targets that people name. They are hashed also if they look like ids."""
+"""Targets that people name. They are hashed even if they look like ids."""
 _SHORT_ID: Final = re.compile(r"#?[0-9]{1,18}")
 _APART: Final = timedelta(seconds=2)
 """The longest time between the first record of a document and any other one."""

@@ -42,7 +42,7 @@ def is_key_id(text: str) -> bool:
 
 
 def without_texts(line: str) -> str:
-    """Return a line for a log, in which nothing that begins as a key is shown whole."""
+    """Return the line of a log, with the secret part of every key cut off."""
     return _BEGIN.sub(r"\1_…", line)
 
 

@@ -41,9 +41,9 @@ async def is_alive() -> Response:
 
 @router.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})
 async def is_ready(request: Request) -> Response:
-    """Answer 503 while a store is away. Only operators learn which.
+    """Answer 503 while a store is down. Only operators learn which.
 
-    It is away also if the key of the request could not be checked.
+    A store is also down if the key of the request could not be checked.
     """
     away = await request.app.state.readiness.away()
     is_ready = not away and not request.scope.get("keys_away")

@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -139,6 +140,16 @@ def test_help_names_the_exit_codes_and_every_command(memory: CommandLine) -> Non
         assert words in text
     for command in commands[:-1]:
         assert "--json" in memory.ok(command, "--help")
+
+
+def test_every_option_and_argument_has_help() -> None:
+    commands: list[tuple[str, Any]] = [("memory", get_command(app))]
+    silent = list[str]()
+    for path, command in commands:  # which grows by the commands of each group
+        silent += [f"{path} {one.name}" for one in command.params if not one.help]
+        commands += [(f"{path} {name}", one) for name, one in getattr(command, "commands", {}).items()]
+    assert len(commands) > 60
+    assert silent == []
 
 
 def test_a_guessed_command_is_answered_with_the_right_one() -> None:

@@ -128,7 +128,7 @@ class Batch(ABC, Generic[C, T]):
                 yield i, put_row(write, known), known.number
 
     def partition_no(self, change: ResolvedWrite) -> int | None:
-        """Return the partition's number of a put record; None without a put."""
+        """Return the partition number of the record that a write puts, or None."""
         return None if change.born is None else self._known[change.born].number
 
     # -- what a dialect says -----------------------------------------------------------

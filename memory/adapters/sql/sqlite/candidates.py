@@ -111,13 +111,13 @@ class _CandidateRows:
 
 
 _PARTITION, _TENANT, _ID, _SCOPE, _VERSION, _ROLE, _TIER = range(1, 8)
-"""Positions of these values in a row, behind its number."""
+"""Positions of these values in a row, after its number."""
 _HEAD = ("partition_no", "tenant", "id", "scope", "version", "role", "tier")
 _ROLES = {role.value: role for role in Role}
 
 
 class _Columns:
-    """The columns read of a row behind its number, and how to decode them.
+    """The columns read of a row after its number, and how to decode them.
 
     Requested vectors come last.
     """

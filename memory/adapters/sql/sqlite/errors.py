@@ -58,7 +58,7 @@ def is_outgrown(error: BaseException) -> bool:
 def is_damage(error: BaseException) -> bool:
     """Whether SQLite cannot follow the file's structure.
 
-    SQLite quotes names in its messages; a damaged name is not UTF-8 there either.
+    SQLite quotes names in its messages. A damaged name makes a message invalid UTF-8.
     """
     return (
         isinstance(original(error), UnicodeDecodeError)

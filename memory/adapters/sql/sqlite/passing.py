@@ -113,5 +113,5 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
 
 
 def sortable(value: object) -> bytes:
-    """Return an id to sort by, also where the row is damaged."""
+    """Return an id to sort by, even where the row is damaged."""
     return value if isinstance(value, bytes) else b""

@@ -315,7 +315,7 @@ _known: dict[tuple[int, int, frozenset[tuple[str, ...]]], SqliteTable] = {}
 
 
 def index_bodies(session: Session, collections: Mapping[str, Collection]) -> None:
-    """Make the indexes on values in bodies that are missing."""
+    """Make the missing indexes on values in bodies."""
     for name, paths in session.declared.json_paths.items():
         table = table_of(session, collections[name]).tables.table
         for index in body_indexes(table, paths, SqliteConditions, lambda label, of=name: f"ix_{of}_{label}"):  # type: ignore[misc]

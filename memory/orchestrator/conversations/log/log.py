@@ -66,9 +66,9 @@ from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 log = logging.getLogger(__name__)
 
 LOOKED_AT = 8
-"""Places that a refresh reads: the last known one, and those behind it.
+"""Places that a refresh reads: the last known one, and those after it.
 
-The last known place shows whether its event is still there. If all places behind it are
+The last known place shows whether its event is still there. If all places after it are
 taken, the end of the log is read again.
 """
 ROWS = 100
@@ -103,7 +103,7 @@ class _MayBeMade(Exception):
 
 
 class Log:
-    """The log of one life of a session."""
+    """The log of one session, from its creation to its deletion."""
 
     def __init__(
         self,
@@ -681,7 +681,7 @@ class Log:
     ) -> None:
         """Append like `append`, without a turn.
 
-        `laid` and `done` receive the stored large texts and events, also if this
+        `laid` and `done` receive the stored large texts and events, even if this
         raises.
         """
         seen, drafts = await self._decide_drafts(decide)

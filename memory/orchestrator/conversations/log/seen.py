@@ -67,11 +67,11 @@ class LogSnapshot:
     nonces: dict[int, str] = field(default_factory=dict)
     """The nonces of the newest events, by place."""
     copied_since: datetime | None = None
-    """When the oldest event that came from a copy of the window was read at home."""
+    """When the oldest event from a copy of the window was read from the log."""
 
     @property
     def origin(self) -> datetime:
-        """When the oldest of the cached events was read at home."""
+        """When the oldest of the cached events was read from the log."""
         return self.read_since if self.copied_since is None else min(self.read_since, self.copied_since)
 
     def take(self, event: Event) -> None:
@@ -135,7 +135,7 @@ class LogSnapshot:
     def take_copy(self, copy: WindowCopy) -> dict[int, Event] | None:
         """Return the events of a copy of the window that are current; cache the newest.
 
-        Returns None if the events that were read at home do not reach back to the copy.
+        Returns None if the events read from the log do not reach back to the copy.
 
         Raises:
             ForeignCopy: The log has another event at the place of the copy.
@@ -181,7 +181,7 @@ class WindowCopy:
     """The nonce of the event at this place."""
     version: int
     read_since: datetime
-    """When the oldest of them was read at home."""
+    """When the oldest of them was read from the log."""
     events: Mapping[int, Event]
     read: int = 0
     """The number of messages that the reader had, including those not in the copy."""

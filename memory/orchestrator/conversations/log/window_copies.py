@@ -1,11 +1,11 @@
 """Copies of windows in the short tier, for processes that have not read a session yet.
 
 A window of a thousand messages is a thousand records of the mid tier. A reader leaves
-its messages in one record of the short tier's store, behind its answer. Another process
+its messages in one record of the short tier's store, after its answer. Another process
 reads that record beside the end of the log, which it reads anyway. The copy names the
 newest event of the log at that time, by its nonce. It is used if that event is still
 there and all later events are known. Messages that these events edit or erase are read
-at home. So a copy decides nothing: without it, the same window takes longer.
+from the log. So a copy decides nothing: without it, the same window takes longer.
 
 A copy has the role `CACHED`, an expiry and the generation of its session. The erasure
 of the session deletes it like every record of the conversation, and the generation
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 KEPT_FOR = timedelta(hours=1)
-"""How long after its read at home a message may be in copies.
+"""How long after its read from the log a message may be in copies.
 
 An editor that dies between the message and its edit event has acknowledged nothing. A
 copy may show the earlier text for this time.
@@ -140,7 +140,7 @@ class WindowCopies:
     async def find_beside(
         self, life: SessionIncarnation, home: Coroutine[Any, Any, T]
     ) -> tuple[T, WindowCopy | None]:
-        """Return the answer of a read at home, and the copy that was read meanwhile.
+        """Return the answer of a read of the log, and the copy that was read meanwhile.
 
         A copy that is not there soon after the answer is not waited for.
         """
@@ -201,7 +201,7 @@ class WindowCopies:
     def write(
         self, life: SessionIncarnation, copy: WindowCopy, before: CopyExtent | None, run: str
     ) -> CopyExtent | None:
-        """Write the copy behind the answer, unless too many are being written.
+        """Write the copy in the background, unless too many are being written.
 
         Args:
             run: The run of the store when the read began.
@@ -346,7 +346,7 @@ def _newest(events: Iterable[Event]) -> dict[int, Event]:
     found, left = dict[int, Event](), MOST_CHARACTERS
     for event in sorted(events, key=lambda event: event.place, reverse=True):
         if event.draft.message is None or event.draft.artifacts or not is_cacheable(event):
-            continue  # a large text is read at home
+            continue  # a large text is read from the log
         left -= EVENT_CHARACTERS + size_of(event.draft.message)
         if left < 0:
             break

@@ -109,9 +109,9 @@ class NamedRecords:
         keeps: Sequence[str] = (),
         request: RequestMark | None = None,
     ) -> Record | None:
-        """Save a record computed from the stored one, without a concurrent change.
+        """Save what `said` makes of the stored record; lose no concurrent change.
 
-        None if `said` returns None. Nothing is saved then.
+        If `said` returns None, nothing is saved, and the result is None.
         """
         store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
