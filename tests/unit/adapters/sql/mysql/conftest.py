@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import id_of
+from memory.ports.contract.support import HERE, id_of
+from memory.ports.record import Partition
 from tests.support import mysql_servers
 from tests.support.backends import BACKENDS, marks_of
 from tests.support.mysql_servers import MySqlServer
@@ -23,9 +24,9 @@ _databases = itertools.count()
 ON_SERVER = marks_of("mysql" if BACKENDS["mysql"].missing() is None else "mariadb")
 
 
-def sixteen(n: int) -> bytes:
+def sixteen(n: int, at: Partition = HERE) -> bytes:
     """The id of the contract's record of this number as its column holds it."""
-    return UUID(id_of(n)).bytes
+    return UUID(id_of(n, at)).bytes
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ served.
 
 from __future__ import annotations
 
-import pytest
+import uuid
 
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.mysql.store import MySqlStore
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import (
     HERE,
@@ -22,7 +23,7 @@ from memory.ports.contract.support import (
     record,
 )
 from memory.ports.query import Eq, Query, within
-from memory.ports.record import Corrupt, Tombstone
+from memory.ports.record import Corrupt, Partition, Tombstone
 from memory.ports.writes import Newer
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw, sixteen
 
@@ -43,10 +44,11 @@ DAMAGE = {
 }
 
 
-def _said(n: int) -> object:
+def _said(n: int, at: Partition = HERE) -> object:
     return put(
         record(
             n,
+            at,
             fields={"type": "fact"},
             body={"n": n},
             texts={"content": "the cormorant nests"},
@@ -55,20 +57,22 @@ def _said(n: int) -> object:
     )
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@cells("damage", DAMAGE, shared=True)
 async def test_a_damaged_row_is_told_and_quarantined_and_its_neighbours_are_served(
     store: MySqlStore, raw: Raw, damage: str
 ) -> None:
-    await apply_all(store, _said(1), _said(2))  # type: ignore[arg-type]
-    await raw(DAMAGE[damage], sixteen(1))
-    assert isinstance(await fetch_stored(store, 1), Corrupt)
-    assert (await fetch_record(store, 2)).body == {"n": 2}
-    page = await store.query(Query(SAMPLES, within(HERE)))
-    assert [r.key for r in page.records] == [key_of(2)]
-    assert page.corrupt == (key_of(1),)
-    assert await hit_ids(store, "cormorant") == {id_of(2)}
-    assert len(await raw("SELECT * FROM memory_quarantine")) == 1
-    assert (await store.query(Query(SAMPLES, within(HERE), Eq("type", "fact")))).corrupt == (key_of(1),)
+    at = Partition(HERE.tenant, f"user:{uuid.uuid4().hex}")
+    damaged, sound = key_of(1, at), key_of(2, at)
+    quarantined = len(await raw("SELECT * FROM memory_quarantine"))
+    await apply_all(store, _said(1, at), _said(2, at))  # type: ignore[arg-type]
+    await raw(DAMAGE[damage], sixteen(1, at))
+    assert isinstance((await store.get(SAMPLES, [damaged]))[0], Corrupt)
+    page = await store.query(Query(SAMPLES, within(at)))
+    assert [(r.key, r.body) for r in page.records] == [(sound, {"n": 2})]
+    assert page.corrupt == (damaged,)
+    assert await hit_ids(store, "cormorant", within(at)) == {sound.id}
+    assert len(await raw("SELECT * FROM memory_quarantine")) == quarantined + 1
+    assert (await store.query(Query(SAMPLES, within(at), Eq("type", "fact")))).corrupt == (damaged,)
 
 
 async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(

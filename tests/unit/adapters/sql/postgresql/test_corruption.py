@@ -4,10 +4,13 @@ its neighbours are served.
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.postgresql.store import PostgresStore
+from memory.ports.contract.cells import cells
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     HERE,
@@ -24,7 +27,7 @@ from memory.ports.contract.support import (
     search_hits,
 )
 from memory.ports.query import Eq, Everywhere, JsonPath, Near, Order, Query, Search, Tenant, within
-from memory.ports.record import Corrupt, PendingStep, Record, pack_vector
+from memory.ports.record import Corrupt, Partition, PendingStep, Record, pack_vector
 from memory.ports.writes import Absent, Always, Newer, Status
 from tests.support.postgres_servers import Postgres
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
@@ -36,9 +39,10 @@ CHECKSUM = checksum_column(SAMPLES)
 VECTOR = "vector = decode('00', 'hex')"
 
 
-def full(n: int, version: int = 1) -> Record:
+def full(n: int, version: int = 1, at: Partition = HERE) -> Record:
     return record(
         n,
+        at,
         version=version,
         fields={"type": "fact", "tags": ("a", "b"), "confidence": 0.5, "valid_from": T0},
         body={"n": n},
@@ -49,11 +53,11 @@ def full(n: int, version: int = 1) -> Record:
     )
 
 
-async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> None:
-    assert await raw(f"UPDATE {{s}}.memory_samples SET {change} WHERE id = $1 RETURNING id", key_of(n).id)  # noqa: S608
+async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'", at: Partition = HERE) -> None:
+    assert await raw(f"UPDATE {{s}}.memory_samples SET {change} WHERE id = $1 RETURNING id", key_of(n, at).id)  # noqa: S608
 
 
-@pytest.mark.parametrize(
+@cells(
     "change",
     [
         "text_title = 'forged'", "body = '{\"n\":7}'", "body = NULL", "version = version + 1", "role = 'replica'", "role = 'x'", "owed = NULL",
@@ -61,28 +65,35 @@ async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> Non
         f"{CHECKSUM} = 0", "generation = 1", "confidence = 0.25", "tags = NULL", "tags = '{b,a}'", "scope = 'user:bob'", "epoch = 'e'",
         "valid_from = NULL", "note = '{}'",
     ],
+    shared=True,
 )  # fmt: skip
 async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
     store: PostgresStore, raw: Raw, change: str
 ) -> None:
-    """With pgvector, only the column of vectors is another one."""
-    await apply_all(store, *[put(full(n)) for n in range(3)])
-    await damage(raw, 1, change)
-    for _ in range(2):
-        answers = await store.get(SAMPLES, [key_of(n) for n in range(3)])
-        assert [type(a) for a in answers] == [Record, Corrupt, Record]
-        page = await store.query(Query(SAMPLES, within(HERE)))
-        assert [r.key for r in page.records] == [key_of(0), key_of(2)]
-        assert page.corrupt == (key_of(1),)
-        assert [h.head.key for h in await search_hits(store, "common")] == [key_of(0), key_of(2)]
-        if store.capabilities.semantic:
-            near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
-            assert {h.head.key for h in near} == {key_of(0), key_of(2)}
+    await _is_corrupt_alone(store, raw, change)
 
 
 @pytest.mark.parametrize("server", BOTH[1:], indirect=True)
 async def test_a_changed_vector_of_pgvector_is_corrupt(store: PostgresStore, raw: Raw) -> None:
-    await test_a_changed_column_is_corrupt_and_its_neighbours_are_served(store, raw, VECTOR)
+    """Only the column of vectors is another one."""
+    await _is_corrupt_alone(store, raw, VECTOR)
+
+
+async def _is_corrupt_alone(store: PostgresStore, raw: Raw, change: str) -> None:
+    at = Partition(HERE.tenant, f"user:{uuid.uuid4().hex}")
+    first, damaged, last = (key_of(n, at) for n in range(3))
+    await apply_all(store, *[put(full(n, at=at)) for n in range(3)])
+    await damage(raw, 1, change, at)
+    for _ in range(2):
+        answers = await store.get(SAMPLES, [first, damaged, last])
+        assert [type(a) for a in answers] == [Record, Corrupt, Record]
+        page = await store.query(Query(SAMPLES, within(at)))
+        assert [r.key for r in page.records] == [first, last]
+        assert page.corrupt == (damaged,)
+        assert [h.head.key for h in await search_hits(store, "common", within(at))] == [first, last]
+        if store.capabilities.semantic:
+            near = await store.search(Search(SAMPLES, within(at), Near(pack_vector([1.0, 1.0, 0.5])), 5))
+            assert {h.head.key for h in near} == {first, last}
 
 
 @pytest.mark.parametrize("first", ["query", "search"])
