@@ -45,35 +45,36 @@ def test_an_unknown_kind_of_store_is_refused_when_the_memory_is_made_and_says_wh
 
 WITHOUT = """
 import asyncio, sys
-sys.modules.update(dict.fromkeys(["redis", "asyncpg", "qdrant_client", "qdrant_edge"]))  # as if not installed
+for name in ("redis", "asyncpg", "qdrant_client", "qdrant_edge"):
+    sys.modules[name] = None  # as where it is not installed
 from memory import Memory
 from memory.domain.errors import ConfigError
-async def main():
-    for url in sys.argv[1:]:
-        memory = Memory({"tiers": dict.fromkeys(("short", "mid", "long"), url), "embedder": "none"})
-        try:
-            await memory.open()
-        except ConfigError as error:
-            print(url, error)
-        await memory.close()
-asyncio.run(main())
+async def main(url):
+    memory = Memory({"tiers": dict.fromkeys(("short", "mid", "long"), url), "embedder": "none"})
+    try:
+        await memory.open()
+    except ConfigError as error:
+        print(url, error)
+    await memory.close()
+for url in sys.argv[1:]:
+    asyncio.run(main(url))
 """
-URLS_OF_DRIVERS = {
-    "redis://127.0.0.1:1": ("redis", "redis"),
-    "rediss+cluster://127.0.0.1:1": ("redis", "redis"),
-    "postgresql://me@127.0.0.1:1/db": ("asyncpg", "postgresql"),
-    "qdrant://127.0.0.1:1": ("qdrant_client", "qdrant"),
-    "qdrant://:memory:": ("qdrant_client", "qdrant"),
-    "qdrant+edge:///edge": ("qdrant_edge", "qdrant-edge"),
-    "qdrant:///edge": ("qdrant_edge", "qdrant-edge"),
-}
 
 
 @pytest.mark.behaviour("B4", "AC-B03")
 @pytest.mark.thorough
 def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(tmp_path: Path) -> None:
+    missing = {
+        "redis://127.0.0.1:1": ("redis", "redis"),
+        "rediss+cluster://127.0.0.1:1": ("redis", "redis"),
+        "postgresql://me@127.0.0.1:1/db": ("asyncpg", "postgresql"),
+        "qdrant://127.0.0.1:1": ("qdrant_client", "qdrant"),
+        "qdrant://:memory:": ("qdrant_client", "qdrant"),
+        "qdrant+edge:///edge": ("qdrant_edge", "qdrant-edge"),
+        "qdrant:///edge": ("qdrant_edge", "qdrant-edge"),
+    }
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *URLS_OF_DRIVERS],
+        [sys.executable, "-c", WITHOUT, *missing],
         capture_output=True,
         text=True,
         timeout=60,
@@ -81,9 +82,9 @@ def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for (url, (driver, extra)), line in zip(URLS_OF_DRIVERS.items(), done.stdout.splitlines(), strict=True):
-        assert line.startswith(f"{url} ")
-        assert f"needs '{driver}'; run pip install 'memory-tiers[{extra}]'" in line
+    told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    for url, (driver, extra) in missing.items():
+        assert f"needs '{driver}'; run pip install 'memory-tiers[{extra}]'" in told[url], url
 
 
 def _unwritten(name: str, url: str, options: Mapping[str, Any]) -> Store:

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from typer.testing import CliRunner
 
 from memory.cli.exit_codes import PIPE_CLOSED
+from memory.cli.main import app
 from tests.mcp.calls import answered, refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,17 +231,9 @@ async def test_a_store_that_cannot_be_opened_is_an_error_result(tmp_path: Path) 
             assert (await refused(client, "list_memories"))[0] != "internal"
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["--scope", "ada"], "scope"),
-        (["--tools", "ad_memory"], "tools"),
-        (["--token-budget", "1"], "token_budget"),
-        (["--read-only", "--allow-delete"], "allow_delete"),
-    ],
-)
-def test_a_wrong_option_ends_it_at_once(tmp_path: Path, words: list[str], named: str) -> None:
-    told = parameters(tmp_path, *words)
+def test_a_wrong_option_ends_it_at_once(tmp_path: Path) -> None:
+    """The first as a process; where the options are read is the same for all."""
+    told = parameters(tmp_path, "--scope", "ada")
     ended = subprocess.run(
         [told.command, *told.args],
         cwd=tmp_path,
@@ -248,9 +242,17 @@ def test_a_wrong_option_ends_it_at_once(tmp_path: Path, words: list[str], named:
         text=True,
         stdin=subprocess.DEVNULL,
     )
-    assert ended.returncode == 4
-    assert f"error: {named}: " in ended.stderr
-    assert ended.stdout == ""
+    assert (ended.returncode, ended.stdout) == (4, "")
+    assert "error: scope: " in ended.stderr
+    wrong = {
+        "tools": ["--tools", "ad_memory"],
+        "token_budget": ["--token-budget", "1"],
+        "allow_delete": ["--read-only", "--allow-delete"],
+    }
+    for named, words in wrong.items():
+        result = CliRunner().invoke(app, [*parameters(tmp_path, *words).args[2:]], env=told.env)
+        assert (result.exit_code, result.stdout) == (4, ""), named
+        assert f"error: {named}: " in result.stderr
 
 
 def test_the_first_answer_waits_for_no_store_and_no_model() -> None:

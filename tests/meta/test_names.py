@@ -33,8 +33,6 @@ _FORMS = {f"{word}{end}": word for word in RETIRED for end in ("", "s", "ed", "e
     "buries": "bury",
     "buried": "bury",
 }
-_ANY = re.compile("|".join(_FORMS), re.IGNORECASE)
-"""A source in which none of them stands has no identifier to look at."""
 _LIBRARY = Path(__file__).parents[2] / "memory"
 
 
@@ -70,7 +68,8 @@ def words(identifier: str) -> list[str]:
 
 def retired(path: Path) -> Iterator[str]:
     source = path.read_text(encoding="utf-8")
-    named = [path.stem, *(identifiers(source) if _ANY.search(source) else ())]
+    lowered = source.lower()
+    named = [path.stem, *(identifiers(source) if any(word in lowered for word in _FORMS) else ())]
     for identifier in dict.fromkeys(named):
         for word in words(identifier):
             if word in _FORMS:
