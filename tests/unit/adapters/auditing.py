@@ -84,7 +84,7 @@ async def damage_is_named_and_mended(store: Store, damage: Damage, *, by_readers
     await damage()
 
     async def write() -> None:
-        for n in range(20, 60):
+        for n in range(20, 32):
             await apply_all(store, put(record(n, texts={"content": "beside"})))
             await apply_all(store, put(record(n, version=2, texts={"content": "beside it"}), Newer()))
             await apply_all(store, delete(n))
