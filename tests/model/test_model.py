@@ -29,12 +29,12 @@ from tests.model.shrink import failure_of, shrink
 from tests.model.topologies import TOPOLOGIES, Topology, scratch
 from tests.support import noticed
 from tests.support.backends import marks_of
-from tests.support.depth import FIRST_SEED, NIGHTLY, THOROUGH, beyond
+from tests.support.depth import FIRST_SEED, NIGHTLY, beyond
 from tests.support.placings import forget
 
 EVERYONES, IN_CI = {"default"}, {"in-memory", "redis-postgres-edge"}
 """Where everyone's run plays one, and CI; `make nightly` does on every topology."""
-OPERATIONS = int(os.environ.get("MEMORY_MODEL_OPERATIONS") or (200 if NIGHTLY else 100 if THOROUGH else 60))
+OPERATIONS = int(os.environ.get("MEMORY_MODEL_OPERATIONS") or (200 if NIGHTLY else 60))
 SEED = int(os.environ.get("MEMORY_MODEL_SEED") or (FIRST_SEED if NIGHTLY else 17))
 
 
