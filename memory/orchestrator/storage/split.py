@@ -56,9 +56,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _ALL = 10**9
+"""More partitions than any store has."""
 CLOSES_WITHIN = timedelta(minutes=1)
 """How long one store may take to close."""
-"""More partitions than any store has."""
 CONVERSATION = "conversation"
 """Prefix of the scope of a session's conversation. It goes to the part that has the
 session's entries.

@@ -86,7 +86,7 @@ def _prefix(partition: int) -> str:
 def _plain(token: str) -> str:
     """Return a token in ASCII letters and digits.
 
-    No text analysis splits it, and it is not an operator of `websearch_to_tsquery`.
+    No text analysis splits it, and it is not an operator of a `tsquery`.
     """
     return (
         f"h{token[1:]}"
