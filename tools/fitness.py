@@ -17,12 +17,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from tools import install
@@ -70,8 +72,9 @@ def make_environment(name: str) -> Path:
 def _unpack(python: Path, pinned: Path, folder: Path) -> None:
     options = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes")
     _pip(python, "download", *options, "-r", str(pinned), "-d", str(folder))
+    safely: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from 3.11.4 on
     for archive in folder.glob("*.tar.gz"):
-        shutil.unpack_archive(archive, folder, filter="data")
+        shutil.unpack_archive(archive, folder, **safely)
 
 
 def _install(python: Path, *arguments: str) -> None:

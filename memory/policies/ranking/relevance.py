@@ -5,7 +5,7 @@ unrelated texts. The other is the share of the question's words, weighted by rar
 the candidate and its neighbours. If the cosine alone, calibrated for semantic searches,
 gives more, it counts alone. Words do not count if all of them are stopwords.
 Preferences and age do not count. The constants are fitted by `python -m bench
-relevance` (see `calibrated`).
+relevance` (see `calibration`).
 """
 
 from __future__ import annotations
