@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-CHECKED = ("memory", "README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/guide")
+CHECKED = ("memory", "README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/guide", "docs/decisions")
 EXCEPTIONS = {
     "memory/adapters/file/library.py": "A table of files: its rows are no sentences.",
     "docs/behaviours.md": "Generated from the catalogue of behaviours, which is quoted.",
