@@ -56,9 +56,9 @@ async def create(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="A name for people.")] = None,
 ) -> None:
-    """Create a key of the tenant. Its text is shown this once.
+    """Create a key of the tenant. Its secret is shown only once.
 
-    The store keeps only a digest of the text. --tenant names the tenant; without it,
+    The store keeps only a digest of the secret. --tenant names the tenant; without it,
     the key belongs to the configured one.
     """
     require_extra()
@@ -108,10 +108,12 @@ async def rotate(
     key_id: KeyId,
     overlap: Annotated[
         str,
-        typer.Option("--overlap", metavar="TIME", help="How long the earlier text stays valid; 0s ends it."),
+        typer.Option(
+            "--overlap", metavar="TIME", help="How long the earlier secret stays valid; 0s ends it."
+        ),
     ] = "1d",
 ) -> None:
-    """Give a key a new text, and show it this once. The id stays."""
+    """Give a key a new secret, and show it only once. The id stays."""
     require_extra()
     from memory.server.identity import KeyStore
     from memory.server.identity.api_key import check_key_id, check_overlap
@@ -154,7 +156,7 @@ async def server_memory(cli: Cli) -> AsyncIterator[Memory]:
 
 
 def _show_text(cli: Cli, key: ApiKey, text: str) -> None:
-    cli.say(f"Key {key.id} of tenant {key.tenant}, {key.role}. Keep its text, which is stored nowhere:")
+    cli.say(f"Key {key.id} of tenant {key.tenant}, {key.role}. Keep its secret, which is stored nowhere:")
     cli.emit({**key.to_dict(), "key": text}, lambda out: out.print(text, markup=False, soft_wrap=True))
 
 

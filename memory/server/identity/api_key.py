@@ -25,12 +25,12 @@ from memory.server.identity.reserved import check_tenant
 ADMINISTRATORS: Final = ("admin", "operator")
 """The roles of keys that cannot have scopes."""
 LONGEST: Final = timedelta(days=36_525)
-"""The longest time for which a key, or an earlier text of it, can be valid."""
+"""The longest time for which a key, or an earlier secret of it, can be valid."""
 
 
 @dataclass(frozen=True)
 class Secret:
-    """The digest of one text of a key, and when it ends."""
+    """The digest of one secret of a key, and when it ends."""
 
     digest: str
     until: datetime | None = None
@@ -42,7 +42,7 @@ _NO_SECRET: Final = Secret("0" * 64)
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key as it is stored. Its text is stored nowhere."""
+    """A key as it is stored. Its secret is stored nowhere."""
 
     id: str
     tenant: str
@@ -73,7 +73,7 @@ class ApiKey:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def accepts(self, text: KeyText, now: datetime) -> bool:
-        """Return whether a text is one of this key, and valid now.
+        """Return whether a text is a secret of this key, and valid now.
 
         It takes equally long for every text, even if the key has no secret any more.
         """
@@ -103,7 +103,7 @@ def make_key(
     key_id: str | None = None,
     now: datetime,
 ) -> tuple[ApiKey, str]:
-    """Return a new key and its text, without storing anything.
+    """Return a new key and its secret, without storing anything.
 
     Args:
         tenant: The tenant that the key belongs to.
@@ -139,13 +139,13 @@ def make_key(
 
 
 def check_overlap(overlap: timedelta) -> timedelta:
-    """Return the time for which earlier texts of a rotated key stay valid.
+    """Return the time for which earlier secrets of a rotated key stay valid.
 
     Raises:
         InvalidInput: It is negative, or too long.
     """
     if overlap < timedelta():
-        raise InvalidInput("overlap", "must not be negative. Pass 0 to end the earlier text at once")
+        raise InvalidInput("overlap", "must not be negative. Pass 0 to end the earlier secret at once")
     if overlap > LONGEST:
         raise InvalidInput("overlap", "must be at most 100 years")
     return overlap
@@ -155,8 +155,8 @@ def check_key_id(text: str) -> str:
     """Return the id of a key that a person typed.
 
     Raises:
-        InvalidInput: It is the whole text of a key. The error does not show it.
+        InvalidInput: It is the secret of a key. The error does not show it.
     """
     if (whole := parse_key_text(text)) is not None:
-        raise InvalidInput("id", f"got the whole text of a key. Pass its id alone: {whole.key_id}")
+        raise InvalidInput("id", f"got the secret of a key. Pass its id alone: {whole.key_id}")
     return text

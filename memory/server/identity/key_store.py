@@ -34,7 +34,7 @@ KEYS: Final = Scope.path("keys")
 FRESH_FOR: Final = 1.0
 """Seconds for which a read key is used without another read."""
 OVERLAP: Final = timedelta(days=1)
-"""How long the earlier text of a rotated key stays valid by default."""
+"""How long the earlier secret of a rotated key stays valid by default."""
 _CACHED: Final = 10_000
 
 
@@ -71,7 +71,7 @@ class KeyStore:
         expires_in: timedelta | None = None,
         key_id: str | None = None,
     ) -> tuple[ApiKey, str]:
-        """Create a key, and return it with its text. The text is shown this once.
+        """Create a key, and return it with its secret, which is shown only once.
 
         For the arguments see `make_key`.
 
@@ -102,7 +102,7 @@ class KeyStore:
             if there is not None and there.creation != key.creation:
                 raise RequestIdReused(key.id) from None
             raise Conflict(
-                f"key {key.id} was created before, and its text was shown then. Rotate it for a new text",
+                f"key {key.id} was created before, and its secret was shown then. Rotate it for a new secret",
                 key.id,
             ) from None
         self._forget(key.id)
@@ -121,11 +121,11 @@ class KeyStore:
         return None if found is None else _key_of(key_id, found.value)
 
     async def rotate(self, key_id: str, *, overlap: timedelta = OVERLAP) -> tuple[ApiKey, str]:
-        """Give a key a new text, and return both. The id stays.
+        """Give a key a new secret, and return both. The id stays.
 
         Args:
             key_id: The id of the key.
-            overlap: How long the earlier texts stay valid. Zero ends them at once.
+            overlap: How long the earlier secrets stay valid. Zero ends them at once.
 
         Raises:
             NotFound: There is no such key, or it is revoked or expired.
@@ -182,12 +182,12 @@ class KeyStore:
         return ended
 
     async def verify(self, text: str) -> ApiKey | None:
-        """Return the key of a text; None if it is no text of an active key."""
+        """Return the key of a secret; None if no active key has it."""
         parsed = parse_key_text(text)
         if parsed is None:
             return None
         key = await self._recent(parsed.key_id)
-        # an unknown id takes as long as a wrong text
+        # an unknown id takes as long as a wrong secret
         known = key or ApiKey(parsed.key_id, "", "reader")
         return key if known.accepts(parsed, self._now()) else None
 

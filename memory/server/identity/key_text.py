@@ -1,4 +1,4 @@
-"""The text of API keys: `mt_`, an id, `_` and 43 characters with a checksum.
+"""The secrets of API keys: `mt_`, an id, `_` and 43 characters with a checksum.
 
 Nothing here uses a store. A mistyped key is refused by its checksum alone.
 """
@@ -32,7 +32,7 @@ class KeyText(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the text, which is stored in its place."""
+        """The SHA-256 of the secret, which is stored in its place."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -58,7 +58,7 @@ def key_id_of_request(*named: str) -> str:
 
 
 def new_key_text(key_id: str) -> KeyText:
-    """Return a new text for the key with this id."""
+    """Return a new secret for the key with this id."""
     head = f"mt_{key_id}_{_random_text(_RANDOM_CHARS)}"
     return KeyText(key_id, head + _checksum(head))
 

@@ -48,7 +48,7 @@ class Rotation(RequestBody):
     """How a key is rotated."""
 
     overlap: str = Field(
-        default="1d", description="How long the earlier text stays valid; 0s ends it.", examples=["1d"]
+        default="1d", description="How long the earlier secret stays valid; 0s ends it.", examples=["1d"]
     )
 
 
@@ -68,7 +68,7 @@ class KeyDocument(BaseModel):
 class ShownKey(KeyDocument):
     """A key with its text, which is shown this once."""
 
-    key: str = Field(description="The text of the key. It is stored nowhere: keep it.")
+    key: str = Field(description="The secret of the key. It is stored nowhere: keep it.")
 
 
 class KeyList(BaseModel):
@@ -125,9 +125,9 @@ async def rotate_key(
     body: Rotation | None = None,
     key: UnstoredKey = None,
 ) -> ShownKey:
-    """Give a key a new text. The id stays, and the earlier text for the overlap.
+    """Give a key a new secret. The id stays, and the earlier secret for the overlap.
 
-    The call can be repeated: each repeat gives the key one more text, and the latest
+    The call can be repeated: each repeat gives the key one more secret, and the latest
     one holds. So an `Idempotency-Key` changes nothing.
     """
     await _check_managed(request, caller, key_id)
