@@ -838,7 +838,10 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
 def _without_role(found: Mapping[str, Any]) -> str:
     """Return the problem of an object without a role, and how to import mem0's."""
     if "memory" not in found and not isinstance(found.get("results"), list):
-        return "is missing"
+        return (
+            "is missing. A line is a message with role and content, or a line of an export. Write other texts"
+            " with write_many()"
+        )
     return f"is missing. Import a file of mem0 by its messages: {_MEMORIES_AS_MESSAGES}"
 
 

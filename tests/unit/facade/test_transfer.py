@@ -142,7 +142,10 @@ GOOD = {"role": "user", "content": "fine"}
     [
         ("{", "not JSON"),
         ('"text"', "holds str where an object"),
-        ('{"content": "x"}', "role: is missing"),
+        (
+            '{"content": "x"}',
+            "role: is missing. A line is a message with role and content, or a line of an export",
+        ),
         ('{"role": 3, "content": "x"}', "role: must be text"),
         ('{"role": "user"}', "content: is missing"),
         ('{"role": "user", "content": [1]}', "content: must be text, not list"),
