@@ -17,7 +17,15 @@ from hypothesis.internal.constants_ast import Constants
 
 from tests.support import quick_folders
 from tests.support.backends import BACKENDS, Backend, every_backend
-from tests.support.depth import FIRST_SEED, LEFT_TO_NIGHTLY, NIGHTLY, SLOW, THOROUGH, drawn
+from tests.support.depth import (
+    FIRST_SEED,
+    LEFT_TO_NIGHTLY,
+    NIGHTLY,
+    SLOW,
+    THOROUGH,
+    drawn,
+    is_asked_tonight,
+)
 from tests.support.reporting import BackendReport, send_what_is_news
 
 IN_ORDER = (
@@ -153,13 +161,16 @@ def _draw_the_same_in_every_run() -> None:
 
 
 def _is_left_out(config: pytest.Config, item: pytest.Item) -> bool:
-    """Whether a longer run runs it: CI what is `thorough`, `make nightly` what is
-    `nightly`. What measures the processor runs where `-m processor` chooses it.
+    """Whether a longer run runs it: CI what is `thorough`, `make nightly` half of what
+    is `nightly`, and any such test that is named. What measures the processor runs
+    where `-m processor` chooses it.
     """
     if item.get_closest_marker("processor") is not None:
         return "processor" not in config.option.markexpr
-    if not NIGHTLY and item.get_closest_marker("nightly") is not None:
-        return True
+    if item.get_closest_marker("nightly") is not None:
+        is_of_the_contract = "contract_harness" in getattr(item, "fixturenames", ())  # it halves the stores
+        named = is_of_the_contract or any("::" in chosen for chosen in config.args)
+        return not NIGHTLY or not (named or is_asked_tonight(item.nodeid))
     return not THOROUGH and (
         item.get_closest_marker("thorough") is not None or item.nodeid.partition("[")[0] in SLOW
     )
