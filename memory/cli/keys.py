@@ -56,7 +56,7 @@ async def create(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="TEXT", help="A name for people.")] = None,
 ) -> None:
-    """Create a key of the tenant. Its text is shown this once.
+    """Create a key of the tenant. Its text is shown only now.
 
     The store keeps only a digest of the text. --tenant names the tenant; without it,
     the key belongs to the configured one.
@@ -111,7 +111,7 @@ async def rotate(
         typer.Option("--overlap", metavar="TIME", help="How long the earlier text stays valid; 0s ends it."),
     ] = "1d",
 ) -> None:
-    """Give a key a new text, and show it this once. The id stays."""
+    """Give a key a new text, and show it only now. The id stays."""
     require_extra()
     from memory.server.identity import KeyStore
     from memory.server.identity.api_key import check_key_id, check_overlap

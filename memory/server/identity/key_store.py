@@ -71,7 +71,7 @@ class KeyStore:
         expires_in: timedelta | None = None,
         key_id: str | None = None,
     ) -> tuple[ApiKey, str]:
-        """Create a key, and return it with its text. The text is shown this once.
+        """Create a key, and return it with its text. The text is shown only now.
 
         For the arguments see `make_key`.
 
