@@ -107,7 +107,8 @@ async def write(
         int | None,
         typer.Option(
             "--number",
-            help="The position of the message in the conversation. Messages next to it help to find it.",
+            help="The position of the message in the conversation. A search also uses the words of"
+            " neighbouring messages.",
         ),
     ] = None,
     speaker: Annotated[str | None, typer.Option(help="Who said the text.")] = None,
@@ -564,7 +565,7 @@ async def forget(
     """Delete entries by id, or everything of a scope, a user or a tenant.
 
     Give one of: ids, --scope, --user, or --tenant alone. A deletion cannot be undone;
-    use --dry-run first to count. --scope user:ada leaves the sessions with Ada; --user
+    use --dry-run first to count. --scope user:ada keeps the sessions with Ada; --user
     ada deletes them too. Exits with 1 if an id is not found or nothing is deleted.
     """
     from memory.domain.errors import InvalidInput

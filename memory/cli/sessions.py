@@ -344,8 +344,9 @@ async def export_messages(
 
     With --json the output is one array. Messages that came in the requested format are
     written as they came. Each has its time: when it was said or, if that is unknown,
-    when it was stored. OpenAI messages match OpenAI's own API, even if they came
-    from a server without call ids. `memory session import` reads the output.
+    when it was stored. OpenAI messages have the call ids that OpenAI's API needs,
+    even if the server that sent them gave none. `memory session import` reads the
+    output.
     """
     from memory.domain import validation
     from memory.facade.chat_files import export_chat

@@ -37,7 +37,7 @@ def parse_duration(value: object) -> object:
     Other values are returned unchanged for pydantic to check.
     """
     if isinstance(value, bool):
-        raise ValueError("should be a duration such as '30d', '5m' or '1h30m', not a truth value")
+        raise ValueError("should be a duration such as '30d', '5m' or '1h30m', not a boolean")
     if isinstance(value, str):
         text = value.strip().lower()
         parts = _PART.findall(text)

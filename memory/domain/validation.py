@@ -441,7 +441,7 @@ def time(field: str, value: object) -> datetime:
     duration.
     """
     if isinstance(value, bool):
-        raise InvalidInput(field, "must be a moment in time, not a truth value")
+        raise InvalidInput(field, "must be a moment in time, not a boolean")
     if isinstance(value, timedelta):
         raise InvalidInput(
             field, "must be a moment in time, not a length of time: write datetime.now(UTC) + timedelta(...)"

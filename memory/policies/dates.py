@@ -76,7 +76,7 @@ class Period:
         return max((day - self.last).days, BEFORE * (self.first - day).days, 0)
 
     def in_year(self, year: int) -> Period:
-        """Return the yearly period as it begins in this year."""
+        """Return the occurrence of the yearly period that begins in `year`."""
         first, last = self.first, self.last
         return (
             _between((year, first.month, first.day), (year + last.year - first.year, last.month, last.day))

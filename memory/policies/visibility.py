@@ -56,9 +56,9 @@ def is_expired(record: Record, now: datetime) -> bool:
 def expiry_after_read(
     expires_at: datetime | None, lifetime: timedelta | None, now: datetime
 ) -> datetime | None:
-    """Return the later expiry that a read gives to what it keeps for `lifetime`.
+    """Return the expiry after a read at `now` that renews the `lifetime`.
 
-    None if the expiry stays: nothing keeps it, or it would move by less than a
+    None if the expiry stays: reads do not move it, or it would move by less than a
     hundredth of the lifetime.
     """
     if expires_at is None or lifetime is None:
@@ -77,7 +77,7 @@ def is_current(record: Record, now: datetime) -> bool:
 
 
 def window_end(start: datetime, at: datetime, now: datetime) -> datetime:
-    """Return when the validity from `start` ends, if it is ended for the time `at`.
+    """Return when a validity that began at `start` ends, if a caller ends it at `at`.
 
     It ends no earlier than it starts. A start in the future comes from a clock that is
     ahead. Then it ends at `at`, before its start, so that reads hide it at once.

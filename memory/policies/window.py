@@ -427,9 +427,9 @@ def reaches_back(
     budget: int | None,
     by: Literal["blocks", "turns"] = "blocks",
 ) -> bool:
-    """Return whether the read end of a window is enough to decide what is shown.
+    """Return whether the messages read so far are enough to decide what is shown.
 
-    If so, no message before that end would be shown or change the result. `messages`
+    If so, no earlier message would be shown or change the result. `messages`
     are the newest ones of the window, and the pinned ones. With `last`, this number of
     messages must be present. With `budget`, the oldest block (or turn) must not fit,
     and the last user message must be in a newer one. With either argument, every result

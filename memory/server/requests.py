@@ -310,7 +310,7 @@ def named_here(**names: str) -> Iterator[None]:
     """Let errors of the library name the fields of this request.
 
     Args:
-        **names: The name here, by the library's; `__` stands for a point.
+        **names: The field of this request, by the library's name; `__` is a dot.
     """
     try:
         yield

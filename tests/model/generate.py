@@ -58,7 +58,7 @@ METADATA: tuple[dict[str, Any], ...] = (
     {"number": 0},
     {"number": True, "source": "conversation"},
 )
-"""What is asked of metadata; of a number that it is no truth value."""
+"""What is asked of metadata; of a number that it is no boolean."""
 LENGTHS = (20, 40, 120)
 """Operations of one day."""
 DAYS = {

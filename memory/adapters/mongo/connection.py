@@ -98,8 +98,8 @@ class Heartbeats(ServerHeartbeatListener):
     async def close(self, client: AsyncMongoClient[Any]) -> None:
         """Close the client.
 
-        If a server is unreachable, the client sends it no goodbye: that would wait for
-        a timeout.
+        If a server is unreachable, the client does not end its sessions there: that
+        would wait for a timeout.
         """
         if self._connecting:
             with contextlib.suppress(TimeoutError):

@@ -58,7 +58,7 @@ def parse_declaration(name: str, told: str) -> Collection:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A collection as its tables are, and as they will be."""
+    """A collection that exists (`was`) and its new declaration with more fields."""
 
     was: Collection
     collection: Collection

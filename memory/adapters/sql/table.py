@@ -149,7 +149,7 @@ class Table(ABC, Generic[C]):
         return columns
 
     async def read_page(self, connection: C, found: Sequence[Columns]) -> Sequence[Columns]:
-        """Read the rows of a page that was found by other columns than needed."""
+        """Read the needed columns of a page that was found by a query of others."""
         return found
 
     # -- what a dialect says -----------------------------------------------------------

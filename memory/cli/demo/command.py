@@ -27,7 +27,7 @@ async def demo(
 ) -> int:
     """Run a demo: remember a conversation, answer questions, end the session.
 
-    It then has the same conversation as an agent whose window is small. It runs on one
+    Then it repeats the conversation with a small context window. It runs on one
     temporary SQLite file, or on the stores that --config names. Exits with 1 if the
     evidence for an answer is not among the first five results, or if the history lacks
     a message.

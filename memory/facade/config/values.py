@@ -145,7 +145,7 @@ def _mask_value(value: Any) -> Any:
 class SettingsTable(BaseModel):
     """A table of a configuration: frozen, with known settings and finite numbers only.
 
-    A truth value is no number. Texts such as "8080" are numbers, because environment
+    A boolean is not a number. Texts such as "8080" are numbers, because environment
     variables are texts.
     """
 

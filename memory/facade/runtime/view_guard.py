@@ -140,7 +140,7 @@ def guard_calls(kind: type[C]) -> type[C]:
             continue
         called = f"{kind.__name__}.{name}"
         if called not in CALLS:
-            raise TypeError(f"{called} has no line in memory.facade.runtime.view_guard.CALLS. Add one")
+            raise TypeError(f"{called} is in no group of memory.facade.runtime.view_guard._KINDS. Add it")
         if CALLS[called] is not ViewCall.LOCAL:
             setattr(kind, name, _with_guard(called, member))
     return copies_are_the_handle(kind)

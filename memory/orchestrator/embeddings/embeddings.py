@@ -270,7 +270,7 @@ class Embeddings:
         return self._noted.ended if self._noted is not None and self._noted.model == self._mine else None
 
     async def look(self) -> None:
-        """Read the archive's note again."""
+        """Read again which embedder the archive notes."""
         if await self._fingerprint() is not None:
             self._noted = await self.read_note()
 

@@ -522,10 +522,10 @@ class Outbox:
     ) -> bool:
         """Return whether the write of a step has reached its goal.
 
-        It has if it was applied, or if the same or something newer is stored there
-        already. A write that makes an arrived copy the home always has. The copy may
-        have moved on since, may be deleted or damaged, or may have left no trace. It
-        was stored there before the source released it.
+        True if it was applied, or if the same or a newer record is stored there. Always
+        true of a write that makes an arrived copy the home: the copy was stored there
+        before the source released it. Since then it may have moved on, been deleted or
+        damaged, or left no trace.
 
         Raises:
             StoreError: The store refused the write.

@@ -113,7 +113,7 @@ class _Neighbours:
             self._rows[step] = np.array(beside, np.int64)
 
     def of(self, values: npt.NDArray[Any], step: int) -> npt.NDArray[Any]:
-        """Return the values of the rows `step` places further; 0 without such a row."""
+        """Return for each row the value of the message `step` numbers later, or 0."""
         padded = np.concatenate([values, np.zeros((1, *values.shape[1:]), values.dtype)])
         return padded[self._rows[step]]
 

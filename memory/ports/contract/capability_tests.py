@@ -95,7 +95,7 @@ def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
 
 @cache
 def hooks_of(harness: type[Harness]) -> Mapping[str, bool]:
-    """Return what the harness offers beside its store, by the arguments of the mark."""
+    """Return which optional hooks a harness has, by the argument names of the mark."""
     return {
         "remote": harness.remote,
         "built": bool(harness.urls),

@@ -38,7 +38,7 @@ COUNTED = 99
 
 
 async def increment(store: Store, times: int) -> None:
-    """Increment the counter so often, each time only if it is unchanged."""
+    """Increment the counter `times` times, each time only if it is unchanged."""
     for _ in range(times):
         while True:
             now = await fetch_record(store, COUNTED)

@@ -304,7 +304,7 @@ async def test_candidates_follow_every_write_at_once(store: Store) -> None:
 @needs("filter", "conditional")
 @pytest.mark.asyncio
 async def test_candidates_are_measured_by_the_vector_that_a_version_has_by_now(store: Store) -> None:
-    """The vector may have changed without a version, in its dimensions, or be gone."""
+    """The vector may change in the same version, change dimensions, or be removed."""
     said = [
         record(n, texts={"content": "lantern"}, vector=pack_vector([n, 1]), fields={"conversation_id": "c"})
         for n in range(5)

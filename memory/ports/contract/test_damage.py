@@ -242,7 +242,7 @@ async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, st
 @needs("durable", "lexical")
 @pytest.mark.asyncio
 async def test_search_by_words_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
-    """Heads are not verified against checksums, so its own may be found.
+    """Heads are not verified against checksums, so the damaged one may be found.
 
     A caller that shows the record reads it by its key.
     """
@@ -381,7 +381,7 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
 async def test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is(
     harness: Harness, store: Store, met: bool
 ) -> None:
-    """If the version cannot be read any more, both are applied."""
+    """If the damaged version cannot be read, the put and the deletion apply."""
     await _fill(store)
     async with _damage_and_reopen(harness, store):
         if met:

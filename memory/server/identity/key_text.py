@@ -25,7 +25,7 @@ _FORM: Final = re.compile(rf"mt_([0-9A-Za-z]{{{ID_CHARS}}})_([0-9A-Za-z]{{37}})(
 
 
 class KeyText(NamedTuple):
-    """A key as its holder has it."""
+    """The text of an API key, which only its holder has, and the id in it."""
 
     key_id: str
     text: str

@@ -279,7 +279,7 @@ async def _version_at(caller: Caller, options: Mapping[str, Any]) -> str | None:
         Problem: The write has no key, and changes no entry.
     """
     if options.get("key") is None:
-        raise bad_request("If-Match", "needs a key in a write. Pass the key of the entry")
+        raise bad_request("If-Match", "applies only to a write with `key`. Pass the key of the entry")
     found = await caller.memory.get(scope=options["scope"], key=options["key"])
     return None if found is None else found.version
 

@@ -66,7 +66,7 @@ class KeyDocument(BaseModel):
 
 
 class ShownKey(KeyDocument):
-    """A key with its text, which is shown this once."""
+    """A key with its text, which is shown only in this answer."""
 
     key: str = Field(description="The secret of the key. It is stored nowhere: keep it.")
 

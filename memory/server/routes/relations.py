@@ -85,7 +85,7 @@ async def list_relations(
 async def create_relation(
     caller: Writer, body: NewRelation, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Link two active entries. A link that exists is a conflict, with its id."""
+    """Link two active entries. If the link exists, the answer is 409 with its id."""
     request_id = request_id_of(caller, idempotency_key)
     source, target = [await _end_of(caller, one, request_id) for one in (body.source_id, body.target_id)]
     made = await caller.memory.relations.relate(source, body.relation, target, request_id=request_id)

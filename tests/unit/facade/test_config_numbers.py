@@ -1,4 +1,4 @@
-"""Numbers and durations of a configuration: a truth value and an endless one are none."""
+"""Numbers and durations of a configuration: a boolean and an infinite number are refused."""
 
 from __future__ import annotations
 

@@ -393,7 +393,7 @@ def test_it_says_whose_records_alone_it_can_take(condition: RuleCondition, tenan
         ({"older_than": "0s"}, ".older_than", "longer than zero and at most 100 years"),
         ({"older_than": "99999w"}, ".older_than", "at most 100 years"),
         ({"older_than": 1e300}, ".older_than", "at most 100 years"),
-        ({"idle_for": True}, ".idle_for", "not a truth value"),
+        ({"idle_for": True}, ".idle_for", "not a boolean"),
         ({"idle_for": ["7d"]}, ".idle_for", "should be a duration"),
         ({"read_at_least": 0}, ".read_at_least", "a whole number, 1 or more"),
         ({"read_at_least": True}, ".read_at_least", "a whole number, 1 or more"),

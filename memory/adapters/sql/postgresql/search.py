@@ -342,7 +342,7 @@ def _gone_through(
 
 
 def among(table: PgTable, search: Search, tenant: str, ids: Sequence[str]) -> Question:
-    """Select the heads of the live, passing rows with these ids and roles."""
+    """Select the heads of live rows with these ids that pass the search's filter."""
     values: Values = [escape(tenant), list(ids)]
     chosen = table.shaper.filter(search.filter, values)
     return question(table, _among, (table.selection(search.select).columns, search.roles, chosen), values)

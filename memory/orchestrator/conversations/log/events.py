@@ -228,7 +228,7 @@ class Event:
         return None if said is None or said.id == self.key.id else said.id
 
     def as_given(self) -> Draft:
-        """Return the draft that it was made of, without a nonce."""
+        """Return the draft that the event was made of, without a nonce."""
         said = self.draft.message
         return replace(
             self.draft,
