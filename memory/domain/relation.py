@@ -88,7 +88,7 @@ class Density(ResultMixin):
 class Graph(ResultMixin):
     """Entries, and the relations between them.
 
-    `retired` names the entries that a visible one superseded: dimmed, not gone.
+    `retired` has the ids of the entries that a visible entry superseded.
     """
 
     entries: tuple[Entry, ...]

@@ -271,7 +271,7 @@ def with_expiry(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     fields = dict(given)
     if fields.get("refresh_on_read") and fields.get("expires_in") is None:
-        raise bad_request("refresh_on_read", "needs expires_in, the length of time that reads restart")
+        raise bad_request("refresh_on_read", "needs expires_in: each read restarts this length of time")
     if "expires_in" in fields:
         duration = fields.pop("expires_in")
         if fields.get("expires_at") is not None:

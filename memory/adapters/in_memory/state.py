@@ -183,7 +183,7 @@ class State:
         self._leaving = None
 
     def restart(self, keep: bool) -> None:
-        """Start a new run, with or without the stored data. The epoch changes."""
+        """Simulate a restart, with or without the stored data. The epoch changes."""
         self.runs += 1
         if not keep:
             self.wipe()

@@ -355,16 +355,14 @@ class Access:
                 raise InvalidInput("entry_ids", f"is missing. {_NAMES_ENTRIES}")
             return ids_of(entry_ids, at_most=validation.MAX_LIMIT)
         if entry_ids is not None:
-            raise InvalidInput(
-                "keys", f"cannot be combined with ids, which name entries alone. {_NAMES_ENTRIES}"
-            )
+            raise InvalidInput("keys", f"cannot be combined with ids. An id needs no key. {_NAMES_ENTRIES}")
         return [
             self.entry_id(None, scope, key)
             for key in validation.sequence("keys", keys, at_most=validation.MAX_LIMIT)
         ]
 
     async def note_reads(self, entries: Collection[Entry]) -> None:
-        """Count entries as read in their current state, and keep them if reads do."""
+        """Count a read of each entry, and restart the expiry that reads refresh."""
         self.engine.accesses.note(self.tenant, [entry.id for entry in entries])
         await self.engine.expiry_refresher.refresh(self.tenant, entries)
 

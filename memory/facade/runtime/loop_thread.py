@@ -307,7 +307,7 @@ class _Answer(asyncio.Future[Any]):
         return True
 
     def deliver(self, value: Any, error: BaseException | None) -> None:
-        """Settle it on the caller's loop."""
+        """Set the result or the error, on the caller's loop."""
         try:
             self.get_loop().call_soon_threadsafe(self._settle, value, error)
         except RuntimeError:

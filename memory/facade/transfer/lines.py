@@ -626,7 +626,7 @@ def exported_entry(
     """Return the line of an entry as JSON.
 
     Fields without a value and the tenant are left out. `noted` has further data of the
-    engine for imports that keep ids. `vector` is that of the caller, if there is one.
+    engine for imports that keep ids. `vector` is the caller's own vector.
     """
     left_out = {"tenant", "scope", *({"searchable"} if entry.searchable else ())}
     fields = entry.model_dump(mode="json", exclude=left_out, exclude_none=True)
