@@ -81,6 +81,22 @@ async def test_merged_metadata_stays_within_its_limit(memory: Memory) -> None:
     assert (await memory.update(entry.id, metadata={"a": "", "b": "x" * 40_000})).metadata["a"] == ""
 
 
+async def test_a_length_of_time_begins_anew_with_each_call_that_names_it(
+    memory: Memory, clock: Clock
+) -> None:
+    entry = await memory.write("same", scope=USER, key="k", expires_at=HOUR)
+    assert entry.expires_at is not None
+    clock.advance(HOUR / 2)
+    changed = await memory.update(entry.id, expires_at=HOUR)
+    assert changed.expires_at is not None
+    assert changed.expires_at >= entry.expires_at + HOUR / 2
+    clock.advance(HOUR / 2)
+    for if_exists in ("update", "replace"):
+        again = await memory.write("same", scope=USER, key="k", expires_at=HOUR, if_exists=if_exists)
+        assert again.expires_at is not None
+        assert again.expires_at >= changed.expires_at + HOUR / 2, if_exists
+
+
 @pytest.mark.behaviour("A50")
 async def test_expiry_is_cleared_by_none_and_stays_when_not_given(memory: Memory, clock: Clock) -> None:
     entry = await _full(memory, clock)

@@ -536,9 +536,10 @@ class Entries:
         if not is_current(record, now):
             raise NotFound(key.id)
         changes, settles = change(record, now), await self.confirmation(record)
-        if has_values(record, changes, version=record.version) and not settles:
+        version = version_at(now, record.version)
+        if has_values(record, changes, version=version) and not settles:
             return record
-        new = apply_changes(record, changes, version=version_at(now, record.version))
+        new = apply_changes(record, changes, version=version)
         new = with_request(new, request)
         if changes.keys() & {"content", "title", "searchable"} or new.vector != record.vector:
             new = (await self._embeddings.embed_records([new]))[0]
